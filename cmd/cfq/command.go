@@ -26,16 +26,16 @@ type command struct {
 	subcommand
 }
 
-// subcommand adds its own flags, and runs when they are parsed.
+// subcommand has the variables of its own flags, and runs when they are parsed.
 type subcommand interface {
-	add(fs *pflag.FlagSet)
+	variables() variables
 	run(ctx context.Context, e *env, args []string) error
 }
 
 type runFunc func(ctx context.Context, e *env, args []string) error
 
 // A runFunc is a subcommand without flags.
-func (runFunc) add(*pflag.FlagSet) {}
+func (runFunc) variables() variables { return nil }
 
 func (f runFunc) run(ctx context.Context, e *env, args []string) error { return f(ctx, e, args) }
 
@@ -94,7 +94,7 @@ func newFlagSet(name string) *pflag.FlagSet {
 
 func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 	fs := newFlagSet(c.name)
-	c.add(fs)
+	addFlags(fs, c.name, c.variables())
 	fs.AddFlagSet(e.common())
 	return fs, func(ctx context.Context, e *env, args []string) error {
 		if c.operands != nil {
@@ -112,17 +112,17 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 
 func (e *env) common() *pflag.FlagSet {
 	fs := newFlagSet("common")
-	fs.StringVar(&e.lib, "ort-lib", "",
-		"ONNX Runtime `library`; else CFQ_ORT_LIB, then cfq's folder, the cache, the system")
-	fs.IntVar(&e.threads, "threads", 1, "threads within one run of a model")
-	fs.IntVar(&e.workers, "workers", 0, "runs of a model at once; 0 fills the machine. No result depends on it")
+	addFlags(fs, "common", variables{
+		"ort-lib": &e.lib, "threads": &e.threads, "workers": &e.workers, "json": &e.json, "quiet": &e.msg.Quiet,
+		"help-all": &e.helpAll,
+	})
 	maximum := perCore * runtime.NumCPU()
-	cli.Within(fs, "threads", &e.threads, 1, maximum, fmt.Sprintf("1 to %d, which is %d per core", maximum, perCore))
-	cli.Within(fs, "workers", &e.workers, 0, maximum, fmt.Sprintf("0 to %d, which is %d per core", maximum, perCore))
-	fs.BoolVar(&e.json, "json", false, "write the result to stdout as JSON")
-	fs.BoolVarP(&e.msg.Quiet, "quiet", "q", false, "no progress; errors, hints and warnings stay")
-	fs.BoolVar(&e.helpAll, "help-all", false, "explain all flags")
-	more(fs, "ort-lib", "threads", "workers", "help-all")
+	limit := func(flag string, at *int, least int) {
+		cli.Require(fs, flag, fmt.Sprintf("%d to %d, which is %d per core", least, maximum, perCore),
+			func() bool { return least <= *at && *at <= maximum })
+	}
+	limit("threads", &e.threads, 1)
+	limit("workers", &e.workers, 0)
 	return fs
 }
 

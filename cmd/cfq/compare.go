@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
-
-	"github.com/spf13/pflag"
 
 	"cfq/eval"
 	"cfq/eval/report"
@@ -20,20 +17,11 @@ const hintModelNames = "as in ptq=one/model.onnx cf-ptq=two/model.onnx"
 
 type compareFlags struct {
 	evaluationFlags
-	margins []float64
-	draws   int
+	draws int
 }
 
-func (f *compareFlags) add(fs *pflag.FlagSet) {
-	f.evaluationFlags.add(fs)
-	addNumbers(fs, &f.margins, "margins", "required logit `margins`, separated by commas; else 0.1,0.25 and the task's")
-	fs.Float64Var(&f.confidence, "confidence", 0.95,
-		"confidence `level` of the intervals, and of what is called a difference")
-	cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
-	fs.IntVar(&f.draws, "draws", 2000, "`draws` of the bootstrap, at least: many tests need more")
-	cli.Within(fs, "draws", &f.draws, 100, math.MaxInt, "100 or more: fewer say nothing")
-	more(fs, "draws")
-	addReports(fs, &f.evaluationFlags, report.ComparisonViews())
+func (f *compareFlags) variables() variables {
+	return f.evaluationFlags.variables().with(variables{"draws": &f.draws})
 }
 
 func (f *compareFlags) run(ctx context.Context, e *env, args []string) error {

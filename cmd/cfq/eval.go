@@ -4,13 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/spf13/pflag"
 
 	"cfq/eval"
 	"cfq/eval/certify"
@@ -27,7 +23,6 @@ import (
 
 type evalFlags struct {
 	evaluationFlags
-	margins []float64
 	noise   int
 	latency bool
 	stream  streamFlags
@@ -35,27 +30,11 @@ type evalFlags struct {
 	stress  []string
 }
 
-func (f *evalFlags) add(fs *pflag.FlagSet) {
-	f.evaluationFlags.add(fs)
-	addNumbers(fs, &f.margins, "margins",
-		"required logit `margins`, separated by commas; else 0,0.1,0.25,0.5 and the task's")
-	f.addGroups(fs)
-	fs.StringArrayVar(&f.stress, "stress", nil, "evaluate under other `conditions` too, see --help-all; may be repeated")
-	f.addCertify(fs)
-	f.addMeasured(fs)
-	fs.StringVar(&f.records, "records", "", "keep the records of people: a `file` (.parquet, .csv, .tsv), or a folder "+
-		"of Parquet files, FOLDER/")
-	fs.BoolVar(&f.resume, "resume", false, "go on from the records in --records FOLDER/")
-	addReports(fs, &f.evaluationFlags, report.EvaluationViews())
-	f.stream.add(fs)
-}
-
-func (f *evalFlags) addMeasured(fs *pflag.FlagSet) {
-	fs.IntVar(&f.noise, "noise", noisePeople, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 "+
-		"is none")
-	cli.Within(fs, "noise", &f.noise, 0, math.MaxInt, "0, for none, or more people")
-	fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
-	more(fs, "noise")
+func (f *evalFlags) variables() variables {
+	f.noise = noisePeople
+	return f.evaluationFlags.variables().with(f.stream.variables()).with(variables{
+		"stress": repeated{&f.stress}, "noise": &f.noise, "latency": &f.latency, "resume": &f.resume,
+	})
 }
 
 func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
@@ -269,21 +248,6 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 }
 
 func curve(t *task.Task) []float64 { return []float64{0, 0.1, 0.25, 0.5, t.Target.Margin} }
-
-// addNumbers adds a flag of a list of numbers.
-func addNumbers(fs *pflag.FlagSet, at *[]float64, name, usage string) {
-	fs.Func(name, usage, func(text string) error {
-		*at = nil
-		for word := range strings.SplitSeq(text, ",") {
-			v, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
-			if err != nil || !(v >= 0) || math.IsInf(v, 1) {
-				return fmt.Errorf("%q is not a number of 0 or more", word)
-			}
-			*at = append(*at, v)
-		}
-		return nil
-	})
-}
 
 func stressHelp() string {
 	var b strings.Builder

@@ -291,9 +291,6 @@ func warnRows(e *env, path string, p *task.People) {
 		p.Problems, p.Failed)
 }
 
-const rowsHelp = "use only the data rows listed in a JSON `file` (0-based: an array, or an object with one array); " +
-	"!file uses all others"
-
 func madeFrom(files map[string]string) (_ map[string]string, err error) {
 	r := map[string]string{"cfq": release()}
 	for key, path := range files {

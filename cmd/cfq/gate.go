@@ -40,12 +40,10 @@ type gateFlags struct {
 	before         *eval.Result // of --previous
 }
 
-func shorthands() [4]struct{ flag, check, help string } {
-	return [4]struct{ flag, check, help string }{
-		{"max-vd", "vd<=%s", "largest `share` of promises that break; short for --check 'vd<=SHARE'"},
-		{"max-rvd", "rvd<=%s", "largest `share` of the quantized model's promises that the original breaks"},
-		{"max-crg", "crg.median<=%s", "largest median increase of the cost of recourse, as a `ratio`"},
-		{"max-accuracy-drop", "accuracy_drop<=%s", "largest drop of accuracy, as a `share`"},
+func shorthands() [4]struct{ flag, check string } {
+	return [4]struct{ flag, check string }{
+		{"max-vd", "vd<=%s"}, {"max-rvd", "rvd<=%s"}, {"max-crg", "crg.median<=%s"},
+		{"max-accuracy-drop", "accuracy_drop<=%s"},
 	}
 }
 
@@ -60,43 +58,22 @@ const (
 	toPass     = "pass"
 )
 
-func (f *gateFlags) add(fs *pflag.FlagSet) {
-	f.evaluationFlags.add(fs)
+func (f *gateFlags) variables() variables {
+	f.maxUnreadable = eval.MuchUnreadable
+	v := f.evaluationFlags.variables().with(f.looks.variables()).with(variables{
+		"check": repeated{&f.checks}, "one-sided": &f.oneSided, "gate": &f.file, "max-unreadable": &f.maxUnreadable,
+		"margin": &f.margin, "verified-encoding": &f.verified, "previous": &f.previous,
+		"on-inconclusive":    cli.Choice(&f.onInconclusive, []string{reportOnly, toFail, toPass}),
+		"calibration-record": &f.record, "records": repeated{&f.tables},
+	})
 	for i, s := range shorthands() {
-		fs.Func(s.flag, s.help, func(text string) error {
+		v[s.flag] = func(text string) error {
 			f.limits[i] = text
 			_, err := gate.ParseCheck(fmt.Sprintf(s.check, text))
 			return errors.Unwrap(err) // the flag stands for the check
-		})
+		}
 	}
-	fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
-	fs.BoolVar(&f.oneSided, "one-sided", false, "judge the original's promises alone: a limit on VD adds none on RVD "+
-		"and gained approvals, and a model that approves everybody passes")
-	fs.StringVar(&f.file, "gate", "", "checks: a YAML `file`, see docs/pipeline.md")
-	fs.Float64Var(&f.maxUnreadable, "max-unreadable", eval.MuchUnreadable, "largest `share` of rows that cannot be "+
-		"read or have no outcome, or the gate is INCONCLUSIVE")
-	cli.Within(fs, "max-unreadable", &f.maxUnreadable, 0, 1, "a share from 0 to 1")
-	fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other; issued promises "+
-		"are judged whatever their margin")
-	cli.Within(fs, "margin", &f.margin, cli.Above0, cli.Finite,
-		"more than 0; --check 'vd@0<=0.5' checks at the decision boundary")
-	fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
-	cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
-	fs.BoolVar(&f.verified, "verified-encoding", false, "an error unless scores of the model's owner have verified the "+
-		"encoding, see cfq task --help-all")
-	fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
-	cli.Choice(fs, &f.onInconclusive, "on-inconclusive", reportOnly, []string{reportOnly, toFail, toPass},
-		"exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass")
-	f.looks.add(fs)
-	f.addGroups(fs)
-	f.addCertify(fs)
-	fs.StringVar(&f.record, "calibration-record", "", "record `file` of the rows that the model was calibrated on; "+
-		"else QUANTIZED.rows; required is an error without that; none when it was calibrated on none of these people")
-	fs.StringArrayVar(&f.tables, "records", nil, "judge the people of these `tables` of records in place of --data: "+
-		"files or folders that cfq eval wrote, or a quoted pattern; may be repeated")
-	addReports(fs, &f.evaluationFlags, report.Views())
-	more(fs, "sample", "one-sided", "max-unreadable", "verified-encoding", "previous", "on-inconclusive",
-		"calibration-record")
+	return v
 }
 
 func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {

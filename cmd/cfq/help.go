@@ -85,7 +85,7 @@ func (c *command) writeHelp(w io.Writer) {
 func (c *command) writeHelpAll(w io.Writer, common func(io.Writer)) {
 	usage, examples := c.text()
 	own := newFlagSet(c.name)
-	c.add(own)
+	addFlags(own, c.name, c.variables())
 	fmt.Fprint(w, usage)
 	writeFlags(w, own)
 	if c.notes != nil {
@@ -104,24 +104,10 @@ func writeCommon(w io.Writer) {
 const (
 	headingKey    = "heading" // the annotation
 	everydayFlags = "Flags"
-	moreFlags     = "More flags"
 )
 
 func headingOf(f *pflag.Flag) string {
 	return cmp.Or(strings.Join(f.Annotations[headingKey], ""), everydayFlags)
-}
-
-func more(fs *pflag.FlagSet, names ...string) {
-	for _, name := range names {
-		fs.Lookup(name).Annotations = map[string][]string{headingKey: {moreFlags}}
-	}
-}
-
-func group(fs *pflag.FlagSet, heading string, add func(fs *pflag.FlagSet)) {
-	part := newFlagSet(heading)
-	add(part)
-	part.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{headingKey: {heading}} })
-	fs.AddFlagSet(part)
 }
 
 func writeFlags(w io.Writer, own *pflag.FlagSet) {

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"slices"
 	"strings"
-
-	"github.com/spf13/pflag"
 
 	"cfq/calib/record"
 	"cfq/eval"
@@ -36,23 +33,10 @@ type peopleFlags struct {
 	data, task, rows, promises, overrides string
 }
 
-func (f *peopleFlags) addData(fs *pflag.FlagSet, who string) {
-	fs.StringVarP(&f.data, "data", "d", "", who+": a CSV (also gzipped) or Parquet `file`")
-	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
-}
-
-func (f *peopleFlags) addRows(fs *pflag.FlagSet) { fs.StringVar(&f.rows, "rows", "", rowsHelp) }
-
-func (f *peopleFlags) addPromises(fs *pflag.FlagSet) {
-	fs.StringVar(&f.promises, "promises", "",
-		"use the promises of this `file`, see docs/recourse.md, in place of recourse that is computed")
-	f.addOverrides(fs)
-}
-
-func (f *peopleFlags) addOverrides(fs *pflag.FlagSet) {
-	fs.StringVar(&f.overrides, "overrides", "",
-		"what single people can change where it differs from the task: a CSV or Parquet `file`, see docs/task.md")
-	more(fs, "overrides")
+func (f *peopleFlags) variables() variables {
+	return variables{
+		"data": &f.data, "task": &f.task, "rows": &f.rows, "promises": &f.promises, "overrides": &f.overrides,
+	}
 }
 
 func (f *peopleFlags) paths(models ...string) []string {
@@ -124,6 +108,7 @@ type evaluationFlags struct {
 	by            []string
 	minGroup      int
 	certify       float64
+	margins       []float64
 	confidence    float64 // two-sided, of all intervals
 	reports       []string
 	overwrite     bool
@@ -135,32 +120,12 @@ type evaluationFlags struct {
 
 const noBy = "none"
 
-func (f *evaluationFlags) add(fs *pflag.FlagSet) {
-	f.addData(fs, "the people")
-	f.addRows(fs)
-	f.addPromises(fs)
-	fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of this many refused `people`; 0 takes all")
-	cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
-	fs.BoolVar(&f.otherOriginal, "other-original", false, "allow a quantized model whose recipe names another original")
-	fs.Uint64Var(&f.seed, "seed", 1, "`seed` of the sample and of the solver")
-	fs.IntVar(&f.restarts, "restarts", 0, "random `restarts` of the solver; 0 is the solver's default")
-	cli.Within(fs, "restarts", &f.restarts, 0, math.MaxInt, "0, for the solver's default, or more")
-	more(fs, "other-original", "seed", "restarts")
-}
-
-func (f *evaluationFlags) addGroups(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&f.by, "by", nil, "groups that are told apart: `features`, joined by * for their combinations; "+
-		"else the task's subgroups; none for none")
-	fs.IntVar(&f.minGroup, "min-group", 30, "`promises` without which a group is not compared with others")
-	cli.Within(fs, "min-group", &f.minGroup, 0, math.MaxInt, "0 or more promises")
-	more(fs, "min-group")
-}
-
-func (f *evaluationFlags) addCertify(fs *pflag.FlagSet) {
-	fs.Float64Var(&f.certify, "certify", 0, "prove what survives within this `radius`, in model-input units, around each "+
-		"recourse point; measure the logits there")
-	cli.Within(fs, "certify", &f.certify, 0, cli.Finite, "a radius of 0, for the points themselves, or more")
-	more(fs, "certify")
+func (f *evaluationFlags) variables() variables {
+	return f.peopleFlags.variables().with(variables{
+		"sample": &f.sample, "other-original": &f.otherOriginal, "seed": &f.seed, "restarts": &f.restarts, "by": &f.by,
+		"min-group": &f.minGroup, "certify": &f.certify, "confidence": &f.confidence, "margins": &f.margins,
+		"records": &f.records, "report": repeated{&f.reports}, "overwrite": &f.overwrite,
+	})
 }
 
 type evaluatedFiles struct {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"cfq/eval/gate"
 	"cfq/internal/cli"
 )
@@ -30,14 +28,8 @@ type looksFlags struct {
 	notes       []string // for the report
 }
 
-func (f *looksFlags) add(set *pflag.FlagSet) {
-	set.IntVar(&f.planned, "looks", 1, "planned `evaluations` of this model; each gets its part of the error that "+
-		"--confidence leaves")
-	cli.Within(set, "looks", &f.planned, 1, 100, "1 to 100")
-	set.StringVar(&f.path, "looks-file", "", "record `file` of verdicts and their dates; else QUANTIZED.looks; none "+
-		"for none")
-	set.BoolVar(&f.again, "again", false, "repeat an evaluation that did not pass, with the same people")
-	more(set, "looks", "looks-file", "again")
+func (f *looksFlags) variables() variables {
+	return variables{"looks": &f.planned, "looks-file": &f.path, "again": &f.again}
 }
 
 func (f *looksFlags) file(model string) []string {

@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"cfq/eval"
 	"cfq/eval/report"
 	"cfq/internal/cli"
@@ -22,13 +20,6 @@ import (
 	"cfq/ptq"
 	"cfq/quant/qdq"
 )
-
-func addReports[D any](fs *pflag.FlagSet, f *evaluationFlags, views []report.View[D]) {
-	kinds := message.Or(kindsOf(views))
-	fs.StringArrayVar(&f.reports, "report", nil, fmt.Sprintf("write a `report`: KIND:FILE, KIND being %s; without :FILE "+
-		"to stdout in place of the text; may be repeated", kinds))
-	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
-}
 
 func kindsOf[D any](views []report.View[D]) (all []string) {
 	for _, v := range views {

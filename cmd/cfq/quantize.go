@@ -143,33 +143,12 @@ type quantizeFlags struct {
 	calibrating    *task.People // who were read; nil with --plan
 }
 
-func (f *quantizeFlags) add(fs *pflag.FlagSet) {
-	f.addData(fs, "the calibration rows")
-	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
-	f.addMethod(fs, "the `method`; see cfq help recipe")
-	fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight, 2 to 8; the setting allocate.budget")
-	cli.Within(fs, "budget", &f.budget, 2, 8, "2 to 8 bits per weight")
-	fs.Float64Var(&f.targetVD, "target-vd", 0,
-		"in place of a budget: the smallest model whose VD and RVD are at most this `share`; the setting target.vd")
-	cli.Within(fs, "target-vd", &f.targetVD, cli.Above0, cli.Below1, "a share above 0 and below 1, such as 0.02")
-	fs.StringArrayVar(&f.keepFloat, "keep-float", nil,
-		"leave the layers of this name or `pattern` in float, as in '/head/*'; may be repeated")
-	f.addSet(fs)
-	fs.StringVar(&f.savePlan, "save-plan", "", "write the plan, all bits, scales and codes, to a `file`")
-	fs.StringVar(&f.plan, "plan", "", "write the model that this plan `file` describes; needs no data")
-	f.addRows(fs)
-	f.addPromises(fs)
-	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
-	fs.BoolVar(&f.force, "force", false,
-		"write the model even if its margin error exceeds the margin that recourse must have")
-	fs.BoolVar(&f.allowLarger, "allow-larger", false, "write the model even if it is no smaller than the original")
-	group(fs, "Training", func(fs *pflag.FlagSet) {
-		fs.StringVar(&f.log, "log", "", "write loss, VD, RVD and bits of each round to a CSV `file`")
-		fs.StringVar(&f.checkpoint, "checkpoint", "", "keep the state of training in a `file` after each round, and go on "+
-			"from it if it exists; removed once the model is written")
+func (f *quantizeFlags) variables() variables {
+	return f.calibrationFlags.variables().with(variables{
+		"output": &f.out, "budget": &f.budget, "target-vd": &f.targetVD, "keep-float": repeated{&f.keepFloat},
+		"save-plan": &f.savePlan, "plan": &f.plan, "overwrite": &f.overwrite, "force": &f.force,
+		"allow-larger": &f.allowLarger, "log": &f.log, "checkpoint": &f.checkpoint, "seed": &f.seed,
 	})
-	fs.Uint64Var(&f.seed, "seed", 1, "seed of the rows read of very large data, and of what --target-vd holds out")
-	more(fs, "seed")
 }
 
 func (f *quantizeFlags) check(e *env, args []string) error {

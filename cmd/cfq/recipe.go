@@ -33,6 +33,12 @@ type calibrationFlags struct {
 	recipeFlags
 }
 
+func (f *calibrationFlags) variables() variables {
+	return f.peopleFlags.variables().with(variables{
+		"method": cli.Choice(&f.method, ptq.MethodNames()), "recipe": &f.file, "set": repeated{&f.set},
+	})
+}
+
 // maxRead is the largest number of rows kept in memory: of more rows, a sample of this size is drawn.
 const maxRead = 100000
 
@@ -67,17 +73,6 @@ func (f *calibrationFlags) openRun(ctx context.Context, e *env, model string, re
 	run = ptq.Run{Workers: e.workers, Progress: e.progress(), Overrides: in.allowed.list}
 	run.Promises, err = in.judged(ctx, e, model)
 	return in, run, err
-}
-
-func (f *recipeFlags) addMethod(fs *pflag.FlagSet, usage string) {
-	cli.Choice(fs, &f.method, "method", ptq.CFPTQ, ptq.MethodNames(), usage)
-	fs.StringVar(&f.file, "recipe", "",
-		"begin with the recipe in this `file`, YAML or JSON, or with that of this quantized model, not with a method's")
-}
-
-func (f *recipeFlags) addSet(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&f.set, "set", nil,
-		"change a setting of the recipe: a `key=value` such as calibrate.rows=0; may be repeated; see cfq help recipe")
 }
 
 func (f *recipeFlags) recipe(fs *pflag.FlagSet, more ...string) (r ptq.Recipe, err error) {

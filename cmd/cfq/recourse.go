@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/ordered"
@@ -36,27 +34,13 @@ type recourseFlags struct {
 	overwrite bool
 }
 
-func (f *recourseFlags) add(fs *pflag.FlagSet) {
-	f.addData(fs, "the people")
-	fs.StringVarP(&f.out, "output", "o", "", "the promises `file` to write")
-	fs.StringVar(&f.promises, "promises", "",
-		"check this promises `file` instead of finding actions; with -o it is written anew")
-	fs.Float64Var(&f.margin, "margin", 0, "required logit `margin`; else the task's")
-	cli.Within(fs, "margin", &f.margin, 0, cli.Finite, "0, for any favourable decision, or more")
-	fs.Uint64Var(&f.seed, "seed", 1, "seed of the solver")
-	fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is its default")
-	fs.BoolVar(&f.exact, "exact", false, "prove that an action is the cheapest, or that there is none; without a "+
-		"proof in time the search's is marked")
-	fs.StringVar(&f.solver, "solver", "", "--exact: the `program` that solves mixed-integer programs, highs or cbc or "+
-		"its path; none for without; else the one on the path")
-	fs.DurationVar(&f.limit, "time-limit", time.Minute, "--exact: `time` for the mixed-integer program of one person")
-	cli.Within(fs, "time-limit", &f.limit, time.Second, 24*time.Hour, "1s to 24h")
-	f.addOverrides(fs)
-	f.robust.add(fs)
-	f.addRows(fs)
-	f.stream.add(fs)
-	fs.BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
-	more(fs, "seed", "restarts", "solver", "time-limit", "method", "budget")
+func (f *recourseFlags) variables() variables {
+	return f.peopleFlags.variables().with(f.stream.variables()).with(variables{
+		"output": &f.out, "margin": &f.margin, "seed": &f.seed, "restarts": &f.restarts, "exact": &f.exact,
+		"solver": &f.solver, "time-limit": &f.limit, "overwrite": &f.overwrite, "robust": &f.robust.models,
+		"calibration": &f.robust.calibration, "method": cli.Choice(&f.robust.method, ptq.MethodNames()),
+		"budget": &f.robust.budget,
+	})
 }
 
 func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err error) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,8 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"cfq/eval"
 	"cfq/internal/cli"
@@ -30,14 +27,8 @@ type reproduceFlags struct {
 	seeds, sample int
 }
 
-func (f *reproduceFlags) add(fs *pflag.FlagSet) {
-	fs.StringVarP(&f.data, "data", "d", "", "the `folder` with the data sets")
-	fs.StringVarP(&f.out, "output", "o", "", "the `folder` for all files that are written")
-	fs.IntVar(&f.seeds, "seeds", 5, "`networks` of each kind that are trained")
-	cli.Within(fs, "seeds", &f.seeds, 1, math.MaxInt, "1 or more")
-	fs.IntVar(&f.sample, "sample", 1000,
-		"evaluate a random sample of this many refused `people` of each network; 0 takes all")
-	cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
+func (f *reproduceFlags) variables() variables {
+	return variables{"data": &f.data, "output": &f.out, "seeds": &f.seeds, "sample": &f.sample}
 }
 
 func tableNames() []string { return append(reproduce.Names(reproduce.Tables()), "all") }

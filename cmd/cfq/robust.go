@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/pflag"
-
-	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/ptq"
@@ -22,18 +19,6 @@ type robustFlags struct {
 	calibration string
 	method      string
 	budget      float64
-}
-
-func (f *robustFlags) add(fs *pflag.FlagSet) {
-	fs.IntVar(&f.models, "robust", 0,
-		"find actions that the model, its quantized version and `M` sampled deployments of it all accept")
-	fs.StringVar(&f.calibration, "calibration", "",
-		"--robust: the rows to calibrate on, a CSV or Parquet `file`; else the people themselves")
-	cli.Within(fs, "robust", &f.models, 1, 256, "1 to 256 deployments")
-	cli.Choice(fs, &f.method, "method", ptq.CFPTQ, ptq.MethodNames(),
-		"--robust: the `method` that quantizes, as in quantize")
-	fs.Float64Var(&f.budget, "budget", 4, "--robust: mean `bits` per weight, as in quantize")
-	cli.Within(fs, "budget", &f.budget, 2, 8, "2 to 8 bits per weight")
 }
 
 // openFleet samples deployments: as many as were asked for are solved on, as many again tell how far that carries.

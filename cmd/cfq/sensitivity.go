@@ -4,12 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"unicode/utf8"
 
-	"github.com/spf13/pflag"
-
-	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/ptq"
 	"cfq/task"
@@ -21,17 +17,9 @@ type sensitivityFlags struct {
 	look ptq.ProfileOptions
 }
 
-func (f *sensitivityFlags) add(fs *pflag.FlagSet) {
-	f.addData(fs, "the calibration rows")
-	f.addMethod(fs, "calibrate and round as this `method` of cfq quantize does")
-	f.addSet(fs)
-	fs.IntVar(&f.look.Probes, "probes", ptq.DefaultProbes,
-		"random vectors for each trace; four times as many halve its standard error")
-	cli.Within(fs, "probes", &f.look.Probes, 2, math.MaxInt, "2 or more, for a standard error")
-	fs.Uint64Var(&f.look.Seed, "seed", 1, "seed of the random vectors")
-	f.addRows(fs)
-	f.addPromises(fs)
-	more(fs, "probes", "seed")
+func (f *sensitivityFlags) variables() variables {
+	f.look.Probes = ptq.DefaultProbes
+	return f.calibrationFlags.variables().with(variables{"probes": &f.look.Probes, "seed": &f.look.Seed})
 }
 
 func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) (err error) {

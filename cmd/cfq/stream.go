@@ -10,8 +10,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/spf13/pflag"
-
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/recourse/promise"
@@ -25,17 +23,12 @@ type streamFlags struct {
 	hash          bool // rows are to be compared
 }
 
-func (f *streamFlags) add(fs *pflag.FlagSet) {
+func (f *streamFlags) variables() variables {
 	var formats []string
 	for _, format := range rowio.Formats() {
 		formats = append(formats, string(format))
 	}
-	cli.Choice(fs, &f.format, "stream", "", formats,
-		"answer rows on stdin, in this `format`")
-	fs.Lookup("stream").NoOptDefVal = string(rowio.CSV)
-	fs.StringSliceVar(&f.columns, "columns", nil, "--stream: `names` of columns: rows have no header, nor have answers")
-	fs.StringSliceVar(&f.keep, "keep", nil, "--stream: `columns` to pass through")
-	more(fs, "columns", "keep")
+	return variables{"stream": cli.Choice(&f.format, formats), "columns": &f.columns, "keep": &f.keep}
 }
 
 func (f *streamFlags) check(given func(flag string) bool, args []string, refused ...string) error {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/spf13/pflag"
-
 	"cfq/eval"
 	"cfq/eval/records"
 	"cfq/eval/report"
@@ -16,16 +14,6 @@ import (
 )
 
 type summarizeFlags struct{ evalFlags }
-
-func (f *summarizeFlags) add(fs *pflag.FlagSet) {
-	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
-	f.addOverrides(fs)
-	fs.BoolVar(&f.otherOriginal, "other-original", false, "allow a quantized model whose recipe names another original")
-	more(fs, "other-original")
-	f.addGroups(fs)
-	f.addMeasured(fs)
-	addReports(fs, &f.evaluationFlags, report.EvaluationViews())
-}
 
 func (f *summarizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if len(args) < 3 {

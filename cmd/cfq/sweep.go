@@ -9,14 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/spf13/pflag"
 
 	"cfq/eval"
 	"cfq/eval/metrics"
@@ -48,33 +45,21 @@ const (
 	sweepSVG    = "curves.svg"
 )
 
-func (f *sweepFlags) add(fs *pflag.FlagSet) {
-	f.addData(fs, "the calibration rows")
-	fs.StringVar(&f.test, "test", "",
-		"the rows to measure on: a CSV or Parquet `file`; else those of --data that --test-rows chooses")
-	fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
-	fs.StringSliceVar(&f.methods, "methods", nil,
-		"`names` of methods, separated by commas: "+strings.Join(ptq.MethodNames(), ", ")+"; else all that do not train")
-	cli.Require(fs, "methods", message.Or(ptq.MethodNames())+", each once", func() bool {
-		once := slices.Compact(slices.Sorted(slices.Values(f.methods)))
-		known := func(m string) bool { return slices.Contains(ptq.MethodNames(), m) }
-		return len(once) == len(f.methods) && !slices.ContainsFunc(once, func(m string) bool { return !known(m) })
+func (f *sweepFlags) variables() variables {
+	return f.calibrationFlags.variables().with(variables{
+		"test": &f.test, "test-rows": &f.testRows, "output": &f.out, "methods": f.addMethods, "budgets": &f.budgets,
+		"margin": &f.margins, "sample": &f.sample, "seed": &f.seed, "restarts": &f.restarts, "overwrite": &f.overwrite,
 	})
-	addNumbers(fs, &f.budgets, "budgets", "mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
-	cli.Require(fs, "budgets", "2 to 8 bits per weight", func() bool {
-		return !slices.ContainsFunc(f.budgets, func(b float64) bool { return !(2 <= b && b <= 8) })
-	})
-	addNumbers(fs, &f.margins, "margin", "required logit `margins`, separated by commas: 0.1 unless there are some")
-	fs.IntVar(&f.sample, "sample", 0, "measure on a random sample of this many refused people; 0 takes all")
-	cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
-	fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
-	fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is the solver's default")
-	fs.StringVar(&f.file, "recipe", "", "apply the settings of the recipe in this `file` to each method")
-	f.addSet(fs)
-	f.addRows(fs)
-	fs.StringVar(&f.testRows, "test-rows", "", "the same, of the rows to measure on: such a `file`, or !file")
-	fs.BoolVar(&f.overwrite, "overwrite", false, "begin anew and replace what is in the folder")
-	more(fs, "recipe", "seed", "restarts")
+}
+
+func (f *sweepFlags) addMethods(text string) error {
+	for name := range strings.SplitSeq(text, ",") {
+		if known := ptq.MethodNames(); !slices.Contains(known, name) || slices.Contains(f.methods, name) {
+			return fmt.Errorf("want %s, each once", message.Or(known))
+		}
+		f.methods = append(f.methods, name)
+	}
+	return nil
 }
 
 func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {

@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio"
@@ -33,18 +31,12 @@ type taskFlags struct {
 	overwrite         bool
 }
 
-func (f *taskFlags) add(fs *pflag.FlagSet) {
-	fs.StringVarP(&f.data, "data", "d", "", "init, check: the data `file`: CSV (also gzipped), Parquet, images")
-	fs.StringVar(&f.rows, "rows", "", rowsHelp)
-	fs.StringVarP(&f.out, "output", "o", "", "init: the task `file` to write; else stdout")
-	fs.StringVar(&f.encoding, "encoding", "", "init: a JSON `file` that declares how the model's inputs are made")
-	fs.StringVar(&f.scores, "scores", "", "check: a `file` of scores that the model's owner has of some rows")
-	fs.StringVar(&f.label, "label", "", "init: `column` of the outcome")
-	fs.StringVar(&f.favourable, "favourable", "", "init: its `value` that people want")
-	fs.StringSliceVar(&f.features, "features", nil,
-		"init: `columns` that are the model's inputs, in their order, separated by commas")
-	fs.StringSliceVar(&f.columns, "columns", nil, "init: `names` of the columns of a file without header")
-	fs.BoolVar(&f.overwrite, "overwrite", false, "init: replace a task file that exists")
+func (f *taskFlags) variables() variables {
+	return variables{
+		"data": &f.data, "rows": &f.rows, "output": &f.out, "encoding": &f.encoding, "scores": &f.scores,
+		"label": &f.label, "favourable": &f.favourable, "features": &f.features, "columns": &f.columns,
+		"overwrite": &f.overwrite,
+	}
 }
 
 func taskNotes() string { return helpText("task-notes") }

@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"cfq/eval"
 	"cfq/internal/cli"
 	"cfq/internal/message"
@@ -50,44 +48,29 @@ func trainNotes() string {
 	return b.String()
 }
 
-func (f *trainFlags) add(fs *pflag.FlagSet) {
-	f.weights = map[string]*float64{}
-	f.addData(fs, "the people to train on")
-	fs.StringVarP(&f.out, "output", "o", "", "the model `file`")
-	fs.StringVar(&f.arch, "arch", "", "the `architecture`, such as mlp:64,32; see --help-all")
+func (f *trainFlags) variables() variables {
 	var objectives []string
 	for _, o := range fit.Objectives() {
 		objectives = append(objectives, string(o.Name))
 	}
-	cli.Choice(fs, &f.o.Train.Objective, "objective", qat.Task, objectives, "what training minimises; see --help-all")
-	fs.StringSliceVar(&f.o.Attributes, "attributes", nil, "`columns` of numbers that an autoencoder's code is to be")
-	f.addRows(fs)
-	fs.StringVar(&f.log, "log", "", "write losses and accuracies of each round to a CSV `file`")
-	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
-	group(fs, "Training", func(fs *pflag.FlagSet) {
-		fs.Float64Var(&f.o.Epochs, "epochs", 0, "`passes` over the people; 0 is the default, 40, and at least 640 steps")
-		fs.IntVar(&f.o.Train.Steps, "train-steps", 0, "`steps` of the optimizer, in place of --epochs")
-		fs.IntVar(&f.o.Train.Batch, "batch", 0, "`rows` of a step; 0 is the default, 256 or as many as there are")
-		cli.Within(fs, "batch", &f.o.Train.Batch, 0, 1<<16, "0 to 65536 rows")
-		fs.Float64Var(&f.o.Train.Decay, "weight-decay", 0, "`factor` of half the squared weights in the loss")
-		fs.Float64Var(&f.validation, "validation", 0.2,
-			"`share` of the people who are not trained on, the same for every seed; 0 for none")
-		cli.Within(fs, "validation", &f.validation, 0, cli.Below1, "a share below 1, such as 0.2, or 0 for none")
-		fs.Float64Var(&f.o.Train.LearningRate, "learning-rate", qat.DefaultRate, "learning `rate`")
-		cli.Within(fs, "learning-rate", &f.o.Train.LearningRate, cli.Above0, cli.Finite, "a number above 0")
-		fs.Uint64Var(&f.o.Train.Seed, "train-seed", 1, "seed of all that is random in training")
-		cli.Within(fs, "train-seed", &f.o.Train.Seed, 1, math.MaxUint64, "1 or more")
+	o := &f.o.Train
+	o.LearningRate = qat.DefaultRate
+	v := f.peopleFlags.variables().with(variables{
+		"output": &f.out, "arch": &f.arch, "objective": cli.Choice(&o.Objective, objectives),
+		"attributes": &f.o.Attributes, "log": &f.log, "overwrite": &f.overwrite,
+		"epochs": &f.o.Epochs, "train-steps": &o.Steps, "batch": &o.Batch, "weight-decay": &o.Decay,
+		"validation": &f.validation, "learning-rate": &o.LearningRate, "train-seed": &o.Seed, "members": &f.o.Members,
+		"teacher-steps": &f.teacher.Steps,
 	})
-	group(fs, "Objectives that look at recourse", func(fs *pflag.FlagSet) {
-		fs.IntVar(&f.o.Members, "members", 3, "r-consistency: `networks` that are trained together")
-		cli.Within(fs, "members", &f.o.Members, 2, 64, "2 to 64")
-		f.addWeight(fs, "eta", "`weight` of the variance")
-		f.addWeight(fs, "beta", "the paper's beta, `weight` of the hinge")
-		f.addWeight(fs, "gamma", "the paper's gamma, `margin` of the hinge in logits")
-		fs.IntVarP(&f.teacher.Steps, "teacher-steps", "K", 3, "gradient `steps` of the teacher recourse")
-		cli.Within(fs, "teacher-steps", &f.teacher.Steps, 1, math.MaxInt, "1 or more")
-	})
+	f.weights = map[string]*float64{}
+	for _, name := range objectiveWeights() {
+		weight := qat.DefaultWeight(name)
+		f.weights[name], v[name] = &weight, &weight
+	}
+	return v
 }
+
+func objectiveWeights() []string { return []string{"eta", "beta", "gamma"} }
 
 func (f *trainFlags) check(e *env) (err error) {
 	if f.out == "" {
@@ -134,7 +117,7 @@ func (f *trainFlags) checkObjective(e *env) (err error) {
 		e.conflict(!f.objective.Recourse,
 			"FLAG: the objective "+name+" does not look at recourse; r-margin and r-consistency do", "teacher-steps"),
 	)
-	for _, weight := range []string{"eta", "beta", "gamma"} {
+	for _, weight := range objectiveWeights() {
 		if e.given(weight) {
 			*f.o.Train.Named(weight) = f.weights[weight]
 		}
@@ -142,17 +125,6 @@ func (f *trainFlags) checkObjective(e *env) (err error) {
 			"FLAG: the objective "+name+" has none", weight))
 	}
 	return err
-}
-
-func (f *trainFlags) addWeight(fs *pflag.FlagSet, name, usage string) {
-	var users []string
-	for _, o := range fit.Objectives() {
-		if slices.Contains(o.Weights, name) {
-			users = append(users, string(o.Name))
-		}
-	}
-	f.weights[name] = fs.Float64(name, qat.DefaultWeight(name), usage+"; objectives: "+strings.Join(users, ", "))
-	cli.Within(fs, name, f.weights[name], 0, cli.Finite, "a number of 0 or more")
 }
 
 func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -57,11 +55,8 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 	return environment(fs, lookup)
 }
 
-// Choice adds a flag that has one of the choices as its value, or the default.
-func Choice[S ~string](fs *pflag.FlagSet, at *S, name string, value S, choices []string, usage string) {
-	*at = value
-	fs.Var(&choice[S]{at, choices}, name, usage)
-}
+// Choice is the value of a flag that is one of the choices.
+func Choice[S ~string](at *S, choices []string) pflag.Value { return &choice[S]{at, choices} }
 
 type choice[S ~string] struct {
 	at      *S
@@ -99,18 +94,6 @@ func Require(fs *pflag.FlagSet, name, want string, ok func() bool) {
 		f.DefValue = "" // or the help shows it as a default
 	}
 }
-
-// Within limits a number to those from lo to hi.
-func Within[T cmp.Ordered](fs *pflag.FlagSet, name string, at *T, lo, hi T, want string) {
-	Require(fs, name, want, func() bool { return lo <= *at && *at <= hi })
-}
-
-// Bounds of numbers that are finite, above 0, below 1.
-const (
-	Finite = math.MaxFloat64
-	Above0 = math.SmallestNonzeroFloat64
-	Below1 = 1 - 0x1p-53
-)
 
 type checkedValue struct {
 	pflag.Value
