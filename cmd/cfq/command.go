@@ -22,7 +22,6 @@ type command struct {
 	name     string
 	operands []string        // arguments that it needs, no more and no fewer; nil = it looks at them itself
 	actions  func() []string // what its first argument may be; nil = files and other texts
-	notes    func() string   // paragraphs after the flags; nil = none
 	subcommand
 }
 
@@ -43,18 +42,18 @@ func commands() []command {
 	model, none := []string{"MODEL"}, []string{}
 	return []command{
 		{name: "quantize", operands: model, subcommand: &quantizeFlags{}},
-		{name: "train", operands: none, notes: trainNotes, subcommand: &trainFlags{}},
-		{name: "eval", notes: stressHelp, subcommand: &evalFlags{}},
+		{name: "train", operands: none, subcommand: &trainFlags{}},
+		{name: "eval", subcommand: &evalFlags{}},
 		{name: "summarize", subcommand: &summarizeFlags{}},
 		{name: "gate", operands: []string{"FULL", "QUANTIZED"}, subcommand: &gateFlags{}},
 		{name: "compare", subcommand: &compareFlags{}},
 		{name: "sweep", operands: model, subcommand: &sweepFlags{}},
-		{name: "reproduce", actions: tableNames, notes: tableList, subcommand: &reproduceFlags{}},
+		{name: "reproduce", actions: tableNames, subcommand: &reproduceFlags{}},
 		{name: "recourse", subcommand: &recourseFlags{}},
 		{name: "sensitivity", operands: model, subcommand: &sensitivityFlags{}},
 		{name: "inspect", operands: model, subcommand: runFunc(inspect)},
 		{name: "explain", actions: explainable, subcommand: runFunc(explain)},
-		{name: "task", actions: taskActions, notes: taskNotes, subcommand: &taskFlags{}},
+		{name: "task", actions: taskActions, subcommand: &taskFlags{}},
 		{name: "doctor", operands: none, subcommand: runFunc(doctor)},
 		{name: "completion", actions: shells, subcommand: runFunc(completion)},
 		{name: "version", operands: none, subcommand: runFunc(version)},
@@ -150,9 +149,9 @@ func (e *env) warn(list []string) {
 	}
 }
 
-func (e *env) show(v any, text func(io.Writer)) error {
+func (e *env) show(v any, text func(*textView)) error {
 	if !e.json {
-		text(e.stdout)
+		text(newTextView(e.stdout))
 		return nil // of writing start tells
 	}
 	enc := json.NewEncoder(e.stdout)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"runtime"
 	"time"
 
@@ -52,7 +51,7 @@ func doctor(ctx context.Context, e *env, _ []string) error {
 		c.Error = err.Error()
 	}
 	c.OK = err == nil
-	if werr := e.show(c, func(w io.Writer) { writeGrid(w, message.NewLines(), "", "checkup", c) }); werr != nil {
+	if werr := e.show(c, func(w *textView) { w.grid(message.NewLines(), "", "checkup", c) }); werr != nil {
 		return werr
 	}
 	return runError(err)

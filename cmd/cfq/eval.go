@@ -248,12 +248,3 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 }
 
 func curve(t *task.Task) []float64 { return []float64{0, 0.1, 0.25, 0.5, t.Target.Margin} }
-
-func stressHelp() string {
-	var b strings.Builder
-	b.WriteString("Conditions (--stress):\n")
-	for _, f := range eval.StressForms() {
-		message.Paragraph(&b, fmt.Sprintf("  %-24s ", f.Form), strings.Repeat(" ", 27), f.Doc)
-	}
-	return b.String()
-}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -95,7 +94,7 @@ func explain(_ context.Context, e *env, args []string) error {
 }
 
 func (e *env) showTopics(list any, rows [][]string, note string) error {
-	return e.show(list, func(w io.Writer) {
+	return e.show(list, func(w *textView) {
 		g := message.NewLines()
 		for _, row := range rows {
 			g.Add(row...)
@@ -107,9 +106,9 @@ func (e *env) showTopics(list any, rows [][]string, note string) error {
 
 // write writes the lines of the template as paragraphs. There is no blank line between those of a label, a tab and a
 // text.
-func (t *topic) write(w io.Writer) {
+func (t *topic) write(w *textView) {
 	labelled := false
-	for i, line := range templateLines(t.text, t.doc) {
+	for i, line := range w.Lines(t.text, t.doc) {
 		label, text, found := strings.Cut(line, "\t")
 		if !found {
 			label, text = "", line

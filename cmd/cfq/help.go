@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/template"
 
 	"github.com/spf13/pflag"
 
+	"cfq/eval"
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/ptq"
+	"cfq/qat/fit"
+	"cfq/reproduce"
 )
 
 const helpWidth = 100
@@ -23,13 +28,22 @@ func helpText(name string) string {
 	if err != nil {
 		panic(err)
 	}
-	return string(text)
+	return message.NewTemplates(string(text), template.FuncMap{
+		"summaries": summaries, "archs": fit.Archs, "objectives": fit.Objectives, "conditions": eval.StressForms,
+		"tables": reproduce.Tables, "methods": ptq.Methods, "methodTable": methodTable, "keys": ptq.Keys,
+		"paragraph": func(first string, indent int, text ...any) string {
+			var b strings.Builder
+			message.Paragraph(&b, first, strings.Repeat(" ", indent), fmt.Sprint(text...))
+			return b.String()
+		},
+	}).Text("", nil)
 }
 
-// text is the help of the subcommand without its flags: what stands before them, and the examples after them.
-func (c *command) text() (usage, examples string) {
+// text is the help of the subcommand without its flags: what stands before them, notes after them, and examples.
+func (c *command) text() (usage, notes, examples string) {
 	usage, examples, _ = strings.Cut(helpText(c.name), "\nExamples:\n")
-	return usage, examples
+	usage, notes, _ = strings.Cut(usage, "\nFLAGS\n")
+	return usage, notes, examples
 }
 
 func (c *command) summary() string {
@@ -37,18 +51,26 @@ func (c *command) summary() string {
 	return strings.ToLower(line[:1]) + line[1:]
 }
 
+func summaries() string {
+	var list strings.Builder
+	for _, c := range commands() {
+		fmt.Fprintf(&list, "  %-11s %s\n", c.name, c.summary())
+	}
+	return list.String()
+}
+
 // help serves "cfq help", "cfq help NAME" of a subcommand or a topic, and "cfq help --markdown", which writes the help
 // of every subcommand as one page.
 func help(w io.Writer, args []string) error {
 	switch {
 	case len(args) == 0:
-		writeOverview(w)
+		fmt.Fprint(w, helpText("cfq"))
 	case len(args) > 1:
 		return cli.Usagef(cli.HintArguments, "too many arguments; usage: cfq help SUBCOMMAND")
 	case args[0] == "--markdown":
 		writeMarkdown(w)
 	case args[0] == "recipe":
-		writeRecipeHelp(w)
+		fmt.Fprint(w, helpText("recipe"))
 	default:
 		c := find(args[0])
 		if c == nil {
@@ -59,14 +81,6 @@ func help(w io.Writer, args []string) error {
 	return nil
 }
 
-func writeOverview(w io.Writer) {
-	var list strings.Builder
-	for _, c := range commands() {
-		fmt.Fprintf(&list, "  %-11s %s\n", c.name, c.summary())
-	}
-	fmt.Fprintf(w, helpText("cfq"), list.String())
-}
-
 func (c *command) writeHelp(w io.Writer) {
 	all, everyday := 0, newFlagSet(c.name)
 	fs, _ := c.flags(&env{msg: &cli.Printer{}})
@@ -75,7 +89,7 @@ func (c *command) writeHelp(w io.Writer) {
 			everyday.AddFlag(f)
 		}
 	})
-	usage, examples := c.text()
+	usage, _, examples := c.text()
 	fmt.Fprint(w, usage)
 	writeFlags(w, everyday)
 	fmt.Fprintf(w, "\nExamples:\n%s\n`cfq %s --help-all` explains all %d flags.\n", examples, c.name, all)
@@ -83,13 +97,13 @@ func (c *command) writeHelp(w io.Writer) {
 
 // writeHelpAll explains all flags; common writes about those that every subcommand has.
 func (c *command) writeHelpAll(w io.Writer, common func(io.Writer)) {
-	usage, examples := c.text()
+	usage, notes, examples := c.text()
 	own := newFlagSet(c.name)
 	addFlags(own, c.name, c.variables())
 	fmt.Fprint(w, usage)
 	writeFlags(w, own)
-	if c.notes != nil {
-		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.notes(), "\n"))
+	if notes != "" {
+		fmt.Fprint(w, "\n", notes)
 	}
 	common(w)
 	fmt.Fprintf(w, "\nExamples:\n%s", examples)
@@ -126,10 +140,6 @@ func writeFlags(w io.Writer, own *pflag.FlagSet) {
 	}
 }
 
-func item(w io.Writer, name, what string) {
-	message.Paragraph(w, fmt.Sprintf("  %-13s ", name), strings.Repeat(" ", 16), what)
-}
-
 // writeMarkdown writes the help of everything as one page, with the common flags once.
 func writeMarkdown(w io.Writer) {
 	block := func(title string, write func(io.Writer)) {
@@ -138,7 +148,7 @@ func writeMarkdown(w io.Writer) {
 		fmt.Fprint(w, "```\n\n")
 	}
 	block("cfq", func(w io.Writer) {
-		writeOverview(w)
+		fmt.Fprint(w, helpText("cfq"))
 		writeCommon(w)
 	})
 	for _, c := range commands() {

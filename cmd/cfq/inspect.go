@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 
@@ -230,11 +229,11 @@ func (v *inspection) QuantizedLayers() (n int) {
 	return n
 }
 
-func (v *inspection) write(out io.Writer) {
-	writeGrid(out, message.NewLines(), "", "inspection", v)
+func (v *inspection) write(out *textView) {
+	out.grid(message.NewLines(), "", "inspection", v)
 	if len(v.Layers) > 0 {
 		fmt.Fprintln(out)
-		writeGrid(out, message.NewLines(), "", "layers", v)
+		out.grid(message.NewLines(), "", "layers", v)
 	}
 }
 

@@ -83,8 +83,7 @@ func guarded(run func() error) (err error) {
 
 func dispatch(ctx context.Context, args []string, stdout io.Writer, msg *cli.Printer) error {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
-		writeOverview(stdout)
-		return nil
+		return help(stdout, nil)
 	}
 	name, rest := args[0], args[1:]
 	switch name {

@@ -29,7 +29,7 @@ func TestHelp(t *testing.T) {
 			must.Has(must.In(t, c.name), b.String(), "--"+f.Name)
 		})
 		must.Has(t, b.String(), "Usage: cfq "+c.name)
-		_, examples := c.text()
+		_, _, examples := c.text()
 		if !strings.HasPrefix(examples, "  cfq ") {
 			t.Errorf("%s: no examples: %q", c.name, examples)
 		}
@@ -175,7 +175,7 @@ func TestExplainable(t *testing.T) {
 				}
 			}
 			var b bytes.Buffer
-			x.write(&b)
+			x.write(newTextView(&b))
 			if !strings.HasPrefix(b.String(), x.name) || strings.Count(b.String(), "\n") < 4 ||
 				len(x.cells) != len(k.head)-1 {
 				t.Errorf("%s of %s: cells %q, text\n%s", x.name, k.Name, x.cells, b.String())

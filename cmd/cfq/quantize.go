@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -23,7 +22,6 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
-	"cfq/qat"
 	"cfq/quant"
 	"cfq/task"
 )
@@ -259,13 +257,13 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 	return f.write(e, r, nil)
 }
 
-func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
+func writeTarget(out *textView, path string, r *ptq.TargetResult) {
 	writeQuantized(out, path, r.Result)
 	fmt.Fprintln(out)
-	writeParagraphs(out, "", "", "target", r)
+	out.paragraphs("", "", "target", r)
 	fmt.Fprintln(out)
-	writeGrid(out, &message.Grid{Left: map[int]bool{2: true}}, "", "candidates", r)
-	writeParagraphs(out, "", "  ", "problems", r)
+	out.grid(&message.Grid{Left: map[int]bool{2: true}}, "", "candidates", r)
+	out.paragraphs("", "  ", "problems", r)
 }
 
 type writtenFile struct {
@@ -285,10 +283,8 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 			return err
 		}
 	}
-	if f.log != "" {
-		if err := writeLog(f.log, trainingTable(r)); err != nil {
-			return err
-		}
+	if err := writeLog(f.log, "training log", r); err != nil {
+		return err
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(r.Model))
 	files := []cli.File{{Path: f.out, Write: cli.Content(r.Model)}}
@@ -312,12 +308,12 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 		return e.show(struct {
 			writtenFile
 			*ptq.TargetResult
-		}{out, target}, func(w io.Writer) { writeTarget(w, f.out, target) })
+		}{out, target}, func(w *textView) { writeTarget(w, f.out, target) })
 	}
 	return e.show(struct {
 		writtenFile
 		*ptq.Result
-	}{out, r}, func(w io.Writer) { writeQuantized(w, f.out, r) })
+	}{out, r}, func(w *textView) { writeQuantized(w, f.out, r) })
 }
 
 // records says whether the rows that are calibrated on are recorded: those of a data file, and not
@@ -333,18 +329,18 @@ func (f *quantizeFlags) calibrationRecord(model string, rows []int) (*record.Row
 	return record.New(model, record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes), err
 }
 
-func writeQuantized(out io.Writer, path string, r *ptq.Result) {
-	writeLines(out, "quantized", struct {
+func writeQuantized(out *textView, path string, r *ptq.Result) {
+	out.lines("quantized", struct {
 		File string
 		*ptq.Result
 	}{path, r})
-	writeParagraphs(out, "  ", "    ", "summary", r)
+	out.paragraphs("  ", "    ", "summary", r)
 	fmt.Fprintln(out)
 	writeLayers(out, r)
 	if len(r.Verified.Advice) > 0 {
 		fmt.Fprintln(out)
 	}
-	writeParagraphs(out, "  note: ", "    ", "advice", r)
+	out.paragraphs("  note: ", "    ", "advice", r)
 }
 
 func rowsUsed(used, all int) string {
@@ -360,7 +356,7 @@ type layerWidths struct {
 	Kernel string
 }
 
-func writeLayers(out io.Writer, r *ptq.Result) {
+func writeLayers(out *textView, r *ptq.Result) {
 	kernels := map[string]string{}
 	for _, l := range r.Verified.Layers {
 		kernels[l.Node] = l.Kernel
@@ -387,24 +383,7 @@ func writeLayers(out io.Writer, r *ptq.Result) {
 	if table.Scored {
 		right++
 	}
-	writeGrid(out, &message.Grid{Left: map[int]bool{0: true, right + 1: true}}, "  ", "layer widths", table)
-}
-
-func trainingTable(r *ptq.Result) [][]string {
-	rows := [][]string{{"stage", "round", "steps", "loss", "vd", "rvd", "bits"}}
-	add := func(stage string, rounds []qat.Event) {
-		for i, r := range rounds {
-			rows = append(rows, []string{
-				stage, strconv.Itoa(i + 1), strconv.Itoa(r.Steps), csvNumber(float64(r.Loss)), csvNumber(float64(r.VD)),
-				csvNumber(float64(r.RVD)), csvNumber(r.Bits),
-			})
-		}
-	}
-	if r.Learned != nil {
-		add("widths", r.Learned.Rounds)
-	}
-	add("train", r.Training.Rounds)
-	return rows
+	out.grid(&message.Grid{Left: map[int]bool{0: true, right + 1: true}}, "  ", "layer widths", table)
 }
 
 func exists(path string) bool {

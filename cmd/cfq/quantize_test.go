@@ -42,7 +42,7 @@ func example() *ptq.Result {
 func text(t *testing.T, r *ptq.Result) string {
 	t.Helper()
 	var b bytes.Buffer
-	writeQuantized(&b, "q.onnx", r)
+	writeQuantized(newTextView(&b), "q.onnx", r)
 	for _, line := range strings.Split(b.String(), "\n") {
 		if len(line) > 100 || line != strings.TrimRight(line, " ") {
 			t.Errorf("a line of %d columns: %q", len(line), line)

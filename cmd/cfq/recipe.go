@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -144,30 +143,7 @@ func recipe(m *graph.Model) (r map[string]string) {
 	return r
 }
 
-func writeRecipeHelp(w io.Writer) {
-	fmt.Fprint(w, helpText("recipe"))
-	for _, m := range ptq.Methods() {
-		item(w, m.Name, m.Doc)
-	}
-	fmt.Fprintln(w, "\nWhat methods stand for:")
-	writeMethods(w)
-	fmt.Fprintln(w, "\nSettings:")
-	for _, k := range ptq.Keys() {
-		text := k.Doc
-		if k.Source != "" {
-			text += fmt.Sprintf(" (%s in the paper)", k.Source)
-		}
-		if k.Choices == nil {
-			text += "; " + k.Want
-		}
-		message.Paragraph(w, "  "+k.Name+"  ", "      ", text)
-		for _, choice := range k.Choices {
-			message.Paragraph(w, fmt.Sprintf("      %-13s ", choice.Name), strings.Repeat(" ", 20), choice.Doc)
-		}
-	}
-}
-
-func writeMethods(w io.Writer) {
+func methodTable() string {
 	keys := ptq.Distinguishing()
 	head := []string{"method"}
 	for _, k := range keys {
@@ -186,5 +162,7 @@ func writeMethods(w io.Writer) {
 		}
 		g.Add(row...)
 	}
-	g.Write(w, "  ")
+	var b strings.Builder
+	g.Write(&b, "  ")
+	return b.String()
 }

@@ -47,28 +47,21 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 	if err := f.check(e, args); err != nil {
 		return err
 	}
-	t, err := readTask(ctx, e, f.task)
+	defer collectSeldom()()
+	in, err := f.openFiles(ctx, e, args)
 	if err != nil {
 		return err
 	}
+	t, m := in.task, in.files[0]
 	if !e.changed("margin") {
 		f.margin = t.Target.Margin
-	}
-	set, err := actionSet(f.task, f.overrides, t)
-	if err != nil {
-		return err
-	}
-	defer collectSeldom()()
-	m, err := loadModel(ctx, e, args[0], t)
-	if err != nil {
-		return err
 	}
 	c, err := openClassifier(e, args[0], m, t)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	job := &recourseJob{recourseFlags: f, e: e, t: t, model: c, set: set}
+	job := &recourseJob{recourseFlags: f, e: e, t: t, model: c, set: in.allowed}
 	if f.exact && f.solver != "none" {
 		if job.program, err = mip.Find(f.solver); err != nil && f.solver != "" {
 			return cli.Usagef(cli.HintValue,
@@ -177,7 +170,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 	}
 	warnRows(j.e, j.data, people)
 	j.set.warn(j.e)
-	return j.e.show(s, func(w io.Writer) {
+	return j.e.show(s, func(w *textView) {
 		s.Write(w, j.out)
 		if s.Robustness != nil {
 			writeRobustness(w, s.Robustness)
@@ -282,7 +275,7 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 	c.Finish(file)
 	j.set.warn(j.e)
 	warnClaims(j.e, float64(c.Claimed))
-	return j.e.show(c, func(w io.Writer) { c.Write(w, j.out) })
+	return j.e.show(c, func(w *textView) { c.Write(w, j.out) })
 }
 
 func (j *recourseJob) judge(ctx context.Context, f *promise.File, c *report.Promises, out *promise.Writer) error {

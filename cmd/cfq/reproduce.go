@@ -33,15 +33,6 @@ func (f *reproduceFlags) variables() variables {
 
 func tableNames() []string { return append(reproduce.Names(reproduce.Tables()), "all") }
 
-func tableList() string {
-	var b strings.Builder
-	b.WriteString("Tables:\n")
-	for _, t := range reproduce.Tables() {
-		message.Paragraph(&b, fmt.Sprintf("  %-16s", t.Name), strings.Repeat(" ", 18), t.Title)
-	}
-	return b.String()
-}
-
 func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	tables, err := f.check(args)
 	if err != nil {
@@ -90,7 +81,7 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(e.show(results, func(w io.Writer) { fmt.Fprintf(w, "%s\n%s\n", path, page) }), failed)
+	return errors.Join(e.show(results, func(w *textView) { fmt.Fprintf(w, "%s\n%s\n", path, page) }), failed)
 }
 
 func (f *reproduceFlags) check(args []string) ([]reproduce.Table, error) {

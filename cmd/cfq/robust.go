@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"cfq/internal/message"
 	"cfq/onnxio"
@@ -45,9 +44,9 @@ func (f *recourseFlags) openFleet(ctx context.Context, e *env, m *onnxio.Model, 
 	return fleet, nil
 }
 
-func writeRobustness(w io.Writer, r *ptq.Robustness) {
+func writeRobustness(w *textView, r *ptq.Robustness) {
 	fmt.Fprintf(w, "\n%d of %d refused people; %d deployments seen, %d held out, "+
 		"which differ from the quantized model by %.3f logits (rms)\n\n",
 		r.People, r.Refused, r.Seen, r.HeldOut, r.Drift)
-	writeGrid(w, &message.Grid{}, "  ", "robustness", r)
+	w.grid(&message.Grid{}, "  ", "robustness", r)
 }

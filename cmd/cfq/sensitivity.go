@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"unicode/utf8"
 
 	"cfq/internal/message"
@@ -35,7 +34,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) (err 
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
 	e.warn(p.Warnings)
-	return e.show(p, func(w io.Writer) { writeProfile(w, p) })
+	return e.show(p, func(w *textView) { writeProfile(w, p) })
 }
 
 // longestName is how much of a layer's name a table shows; names differ at their ends.
@@ -50,8 +49,8 @@ func shortName(name string) string {
 	return "…" + string([]rune(name)[n-longestName+1:])
 }
 
-func writeProfile(out io.Writer, p *ptq.Profile) {
-	writeLines(out, "profile", p)
+func writeProfile(out *textView, p *ptq.Profile) {
+	out.lines("profile", p)
 	writeScores(out, p, "gradient: mean l1 norm of the gradient of a row's loss by the weights",
 		func(i *ptq.Importance) *ptq.Score { return i.Gradient })
 	writeScores(out, p,
@@ -62,7 +61,7 @@ func writeProfile(out io.Writer, p *ptq.Profile) {
 		how = "to first order"
 	}
 	fmt.Fprintf(out, "\nquantization error of the margin (rms, logits): one layer alone, %s\n", how)
-	writeGrid(out, &message.Grid{}, "  ", "errors", p)
+	out.grid(&message.Grid{}, "  ", "errors", p)
 }
 
 type layerScore struct {
@@ -71,7 +70,7 @@ type layerScore struct {
 	Factual, Recourse *ptq.Score // nil where there is none
 }
 
-func writeScores(out io.Writer, p *ptq.Profile, title string, score func(*ptq.Importance) *ptq.Score) {
+func writeScores(out *textView, p *ptq.Profile, title string, score func(*ptq.Importance) *ptq.Score) {
 	rows := make([]layerScore, len(p.Layers))
 	for i, l := range p.Layers {
 		rows[i] = layerScore{Node: l.Node, Weights: l.Weights}
@@ -84,6 +83,6 @@ func writeScores(out io.Writer, p *ptq.Profile, title string, score func(*ptq.Im
 	}
 	if rows[0].Factual != nil || rows[0].Recourse != nil {
 		fmt.Fprintf(out, "\n%s (rank)\n", title)
-		writeGrid(out, &message.Grid{}, "  ", "scores", rows)
+		out.grid(&message.Grid{}, "  ", "scores", rows)
 	}
 }

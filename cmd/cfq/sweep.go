@@ -239,7 +239,7 @@ func (f *sweepFlags) openLog(e *env, model string) (*sweepLog, error) {
 func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost string) error {
 	v := newSweepView(r, cost)
 	log.points = r.Points
-	err := errors.Join(writeLog(f.path(sweepTable), v.table()), cli.Write(f.path(sweepSVG), v.draw), log.write())
+	err := errors.Join(writeTable(f.path(sweepTable), v.table()), cli.Write(f.path(sweepSVG), v.draw), log.write())
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost strin
 	return e.show(struct {
 		Inputs map[string]string `json:"inputs"`
 		*ptq.SweepResult
-	}{log.inputs, r}, func(w io.Writer) { v.text(w, strings.Join(f.outputs(), ", ")) })
+	}{log.inputs, r}, func(w *textView) { v.text(w, strings.Join(f.outputs(), ", ")) })
 }
 
 type sweepView struct {
@@ -392,7 +392,7 @@ func (v *sweepView) draw(w io.Writer) error {
 	return chart.Draw(w, charts...)
 }
 
-func (v *sweepView) text(out io.Writer, files string) {
+func (v *sweepView) text(out *textView, files string) {
 	fmt.Fprintf(out, "%s\n%d people evaluated, the original: accuracy %.4f, %d bytes\n", files,
 		v.first.Population.Evaluated, float64(v.first.Rate("accuracy_full").Value), v.FloatBytes)
 	fmt.Fprintf(out, "VD and RVD (95 %% intervals), CRG and agree in %%; VD, RVD, CRG, rms error at margin %g\n\n",

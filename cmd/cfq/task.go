@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -38,8 +36,6 @@ func (f *taskFlags) variables() variables {
 		"overwrite": &f.overwrite,
 	}
 }
-
-func taskNotes() string { return helpText("task-notes") }
 
 func taskActions() []string { return []string{"init", "check", "show"} }
 
@@ -229,7 +225,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 		}
 	}
 	c := &checked{r, latent}
-	err = e.show(c, func(w io.Writer) { writeCheck(w, t, c) })
+	err = e.show(c, func(w *textView) { writeCheck(w, t, c) })
 	if err != nil {
 		return err
 	}
@@ -273,36 +269,26 @@ func checkModel(ctx context.Context, e *env, path string, in *opened, r *draft.R
 	return latent, err
 }
 
-func writeCheck(out io.Writer, t *task.Task, r *checked) {
-	writeGrid(out, message.NewLines(), "", "checked", r)
+func writeCheck(out *textView, t *task.Task, r *checked) {
+	out.grid(message.NewLines(), "", "checked", r)
 	fmt.Fprintln(out)
-	share := func(n int) string {
-		if n == 0 {
-			return "-"
-		}
-		return message.Percent(float64(n)/float64(max(r.Read, 1)), 1)
-	}
-	g := message.NewLines()
-	g.Add("feature", "kind", "below", "above", "missing", "mean: task", "data", "std: task", "data")
-	columns := t.Columns()
-	for i, c := range r.Features {
-		numbers := []string{"-", "-", "-", "-"}
-		if c.Mean != nil {
-			f := columns[i].Number()
-			numbers[1], numbers[3] = brief(*c.Mean), brief(*c.Std)
-			if f.Spread == 0 && (f.Mean != 0 || f.Std != 1) { // of a logarithm they are not those of the data
-				numbers[0], numbers[2] = brief(f.Mean), brief(f.Std)
-			}
-		}
-		g.Add(append([]string{c.Name, c.Kind, share(c.Below), share(c.Above), share(c.Missing)}, numbers...)...)
-	}
-	g.Write(out, "")
+	out.grid(message.NewLines(), "", "checked features", struct {
+		*checked
+		Columns []task.Column
+	}{r, t.Columns()})
 	if len(r.Rules) > 0 {
 		fmt.Fprintln(out)
-		writeGrid(out, message.NewLines(), "", "broken rules", r)
+		out.grid(message.NewLines(), "", "broken rules", r)
 	}
 	fmt.Fprintln(out)
-	writeLines(out, "findings", r)
+	out.lines("findings", r)
+}
+
+func shareOf(n, all int) string {
+	if n == 0 {
+		return "-"
+	}
+	return message.Percent(float64(n)/float64(max(all, 1)), 1)
 }
 
 func brief(v float64) string {
@@ -324,26 +310,15 @@ func (f *taskFlags) show(e *env, args []string) error {
 		_, err := e.stdout.Write(t.JSON())
 		return err
 	}
-	writeTask(e.stdout, t)
+	writeTask(newTextView(e.stdout), t)
 	return nil
 }
 
-func writeTask(out io.Writer, t *task.Task) {
-	writeGrid(out, message.NewLines(), "", "task", t)
+func writeTask(out *textView, t *task.Task) {
+	out.grid(message.NewLines(), "", "task", t)
 	fmt.Fprintln(out)
-	g := message.NewLines()
-	g.Add("feature", "kind", "inputs", "can change", "direction", "bounds", "step", "at most", "weight")
-	at := 0
 	entries := t.Entries()
-	for i := range entries {
-		cells := featureCells(t, &entries[i], at)
-		at += entries[i].ModelInputs()
-		for j := range cells {
-			cells[j] = cmp.Or(cells[j], "-")
-		}
-		g.Add(cells...)
-	}
-	g.Write(out, "")
+	out.grid(message.NewLines(), "", "task features", taskFeatures(t, entries))
 	if t.Made() && t.Latent == nil {
 		fmt.Fprintln(out, "\ninputs of the model")
 	}
@@ -353,19 +328,12 @@ func writeTask(out io.Writer, t *task.Task) {
 		}
 	}
 	for _, title := range []string{"links", "constraints"} {
-		if lines := templateLines(title, t); len(lines) > 0 {
+		if lines := out.Lines(title, t); len(lines) > 0 {
 			fmt.Fprintf(out, "\n%s\n", title)
-			writeLines(out, title, t)
+			out.lines(title, t)
 		}
 	}
-	for _, f := range t.Features {
-		if f.Transitions != nil && f.Actionable {
-			fmt.Fprintf(out, "\n%s\n", f.Name)
-			for _, from := range slices.Sorted(maps.Keys(f.Transitions)) {
-				fmt.Fprintf(out, "  %s -> %s\n", from, strings.Join(f.Transitions[from], ", "))
-			}
-		}
-	}
+	fmt.Fprint(out, out.Text("transitions", t))
 }
 
 // inputWords says how the model's inputs are made of a feature where its kind does not; "" where it does.
@@ -391,44 +359,33 @@ func inputWords(f *task.Feature) string {
 	return message.List(words, 12)
 }
 
-func featureCells(t *task.Task, f *task.Feature, at int) []string {
-	inputs := strconv.Itoa(at)
-	switch n := f.ModelInputs(); n {
-	case 0:
-		inputs = ""
-	case 1:
-	default:
-		inputs += fmt.Sprintf("-%d", at+n-1)
-	}
-	changes, direction := "no", ""
-	switch {
-	case f.Actionable:
-		changes = "yes"
-		if f.Direction != task.Any {
-			direction = string(f.Direction)
+type taskFeature struct {
+	*task.Feature
+	Inputs string // positions among the model's inputs
+	Moves  bool   // with another feature
+	Limits string // of a change
+}
+
+func taskFeatures(t *task.Task, entries []task.Feature) (rows []taskFeature) {
+	at := 0
+	for i := range entries {
+		f := taskFeature{Feature: &entries[i], Moves: t.Moves(entries[i].Name)}
+		if n := f.ModelInputs(); n > 0 {
+			f.Inputs = strconv.Itoa(at)
+			if at += n; n > 1 {
+				f.Inputs += fmt.Sprintf("-%d", at-1)
+			}
 		}
-	case t.Moves(f.Name):
-		changes = "by a link"
-	case f.Mutable:
-		changes = "as a side effect"
-	}
-	step := ""
-	if f.Step != 0 {
-		step = task.Decimal(f.Step)
-	}
-	var limits []string
-	for _, l := range []struct {
-		sign string
-		most float64
-	}{{"+", f.MaxIncrease}, {"-", f.MaxDecrease}, {"±", f.MaxChange}} {
-		if !math.IsInf(l.most, 0) {
-			limits = append(limits, l.sign+task.Decimal(l.most))
+		var limits []string
+		for k, most := range []float64{f.MaxIncrease, f.MaxDecrease, f.MaxChange} {
+			if !math.IsInf(most, 0) {
+				limits = append(limits, []string{"+", "-", "±"}[k]+task.Decimal(most))
+			}
 		}
+		f.Limits = strings.Join(limits, " ")
+		rows = append(rows, f)
 	}
-	return []string{
-		f.Name, f.Encoding.Kind(), inputs, changes, direction, span(f), step, strings.Join(limits, " "),
-		task.Decimal(f.Weight),
-	}
+	return rows
 }
 
 func span(f *task.Feature) string {

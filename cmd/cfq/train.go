@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/csv"
+	"errors"
 	"fmt"
-	"io"
-	"math"
+	"io/fs"
+	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"cfq/eval"
@@ -33,19 +32,6 @@ type trainFlags struct {
 	weights    map[string]*float64 // values of the flags
 	log        string
 	overwrite  bool
-}
-
-func trainNotes() string {
-	var b strings.Builder
-	b.WriteString("Architectures:\n")
-	for _, a := range fit.Archs() {
-		item(&b, a.Name, a.Usage()+": "+a.Doc)
-	}
-	b.WriteString("\nObjectives:\n")
-	for _, o := range fit.Objectives() {
-		item(&b, string(o.Name), o.Doc)
-	}
-	return b.String()
 }
 
 func (f *trainFlags) variables() variables {
@@ -131,15 +117,11 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 	if err := f.check(e); err != nil {
 		return err
 	}
-	tk, err := readTask(ctx, e, f.task)
+	in, err := f.openFiles(ctx, e, nil)
 	if err != nil {
 		return err
 	}
-	set, err := actionSet(f.task, "", tk)
-	if err != nil {
-		return err
-	}
-	people, err := readPeople(ctx, e, f.data, f.rows, tk, task.ReadOptions{Keep: f.o.Attributes})
+	people, err := readPeople(ctx, e, f.data, f.rows, in.task, task.ReadOptions{Keep: f.o.Attributes})
 	if err != nil {
 		return err
 	}
@@ -155,9 +137,9 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 		}
 		show(eval.Event{Stage: text, Done: r.Number, Total: total})
 	}
-	f.teacher.Margin, f.teacher.Workers = tk.Target.Margin, e.workers
+	f.teacher.Margin, f.teacher.Workers = in.task.Target.Margin, e.workers
 	f.o.Teacher = func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
-		x, err := recourse.Teacher(ctx, m, set.set, people.X, f.teacher)
+		x, err := recourse.Teacher(ctx, m, in.allowed.set, people.X, f.teacher)
 		if err == nil {
 			recourse.Point(x, people.X, x)
 		}
@@ -166,7 +148,7 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 	if f.o.Recipe, err = f.recipe(); err != nil {
 		return err
 	}
-	r, err := fit.Train(ctx, tk, people, f.o)
+	r, err := fit.Train(ctx, in.task, people, f.o)
 	if err != nil {
 		return runError(err)
 	}
@@ -196,7 +178,7 @@ func (f *trainFlags) recipe() (map[string]string, error) {
 }
 
 func (f *trainFlags) write(e *env, r *fit.Result) error {
-	if err := writeLog(f.log, fitTable(r)); err != nil {
+	if err := writeLog(f.log, "fit log", r); err != nil {
 		return err
 	}
 	paths, content := f.models(), [][]byte{r.Model, r.Decoder}
@@ -215,20 +197,20 @@ func (f *trainFlags) write(e *env, r *fit.Result) error {
 	if len(paths) > 1 {
 		out.Decoder, out.DecoderSHA256 = paths[1], fmt.Sprintf("%x", sha256.Sum256(r.Decoder))
 	}
-	return e.show(out, func(w io.Writer) { f.show(w, r) })
+	return e.show(out, func(w *textView) { f.show(w, r) })
 }
 
-func (f *trainFlags) show(out io.Writer, r *fit.Result) {
+func (f *trainFlags) show(out *textView, r *fit.Result) {
 	paths := f.models()
 	fmt.Fprintf(out, "%s: %s, %s, %s\n", strings.Join(paths, ", "), r.Arch, message.Count(r.Parameters, "parameter"),
 		message.Count(len(r.Model)+len(r.Decoder), "byte"))
-	writeParagraphs(out, "  ", "    ", "trained", struct {
+	out.paragraphs("  ", "    ", "trained", struct {
 		*fit.Result
 		Constant  float64 // accuracy of always the same decision
 		LeastLoss bool
 	}{r, max(r.Favourable, 1-r.Favourable), r.Validation != nil && !f.objective.Recourse})
 	fmt.Fprintln(out)
-	writeGrid(out, &message.Grid{Left: map[int]bool{0: true}}, "  ", "fits", r)
+	out.grid(&message.Grid{Left: map[int]bool{0: true}}, "  ", "fits", r)
 	if r.Train.Coding != nil {
 		showCoding(out, r)
 		return
@@ -237,63 +219,19 @@ func (f *trainFlags) show(out io.Writer, r *fit.Result) {
 		strings.TrimSuffix(f.out, ".onnx")+".q.onnx")
 }
 
-func showCoding(out io.Writer, r *fit.Result) {
+func showCoding(out *textView, r *fit.Result) {
 	fmt.Fprintln(out)
-	writeParagraphs(out, "  ", "  ", "coding", r)
+	out.paragraphs("  ", "  ", "coding", r)
 	if on, m := judged(r); m.Attributes != nil {
 		fmt.Fprintln(out)
-		writeGrid(out, &message.Grid{Left: map[int]bool{0: true}}, "  ", "attributes", m)
+		out.grid(&message.Grid{Left: map[int]bool{0: true}}, "  ", "attributes", m)
 		fmt.Fprintf(out, "  (%s rows; root mean square error and standard deviation in the attribute's unit)\n", on)
 	}
 }
 
-func fitColumns(m *fit.Metrics) (names []string, values []float64) {
-	if m.Coding == nil {
-		return []string{"loss", "accuracy", "auc"}, []float64{m.Loss, m.Accuracy, m.AUC}
+func removeCheckpoint(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("checkpoint: %w", err)
 	}
-	names, values = []string{"loss", "error", "mean_error"}, []float64{m.Loss, m.Error, m.MeanError}
-	if m.Rendered != nil {
-		names, values = append(names, "rendered_error"), append(values, *m.Rendered)
-	}
-	return names, values
-}
-
-func fitTable(r *fit.Result) [][]string {
-	names, _ := fitColumns(&r.Train)
-	head := []string{"round", "steps", "loss"}
-	for _, rows := range []string{"train_", "validation_"} {
-		for _, name := range names {
-			head = append(head, rows+name)
-		}
-	}
-	table := [][]string{head}
-	for i, x := range r.Rounds {
-		row := make([]string, len(head)) // without people held out the last cells are empty
-		row[0], row[1], row[2] = strconv.Itoa(i+1), strconv.Itoa(x.Steps), csvNumber(x.Loss)
-		for k, m := range []*fit.Metrics{&x.Train, x.Validation} {
-			if m != nil {
-				_, values := fitColumns(m)
-				for j, v := range values {
-					row[3+k*len(names)+j] = csvNumber(v)
-				}
-			}
-		}
-		table = append(table, row)
-	}
-	return table
-}
-
-func writeLog(path string, table [][]string) error {
-	if path == "" {
-		return nil
-	}
-	return cli.Write(path, func(w io.Writer) error { return csv.NewWriter(w).WriteAll(table) })
-}
-
-// csvNumber writes a number; what is undefined is empty.
-func csvNumber(v float64) string {
-	if math.IsNaN(v) {
-		return ""
-	}
-	return strconv.FormatFloat(v, 'g', 6, 64)
+	return nil
 }

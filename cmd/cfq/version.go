@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -10,7 +9,7 @@ import (
 
 func version(_ context.Context, e *env, _ []string) error {
 	v := buildVersion()
-	return e.show(v, func(w io.Writer) { writeLines(w, "version", v) })
+	return e.show(v, func(w *textView) { w.lines("version", v) })
 }
 
 type build struct {

@@ -2,13 +2,16 @@ package main
 
 import (
 	_ "embed" // the sentences
+	"encoding/csv"
 	"fmt"
 	"io"
 	"math"
+	"reflect"
+	"strconv"
 	"strings"
 	"text/template"
 
-	"cfq/eval"
+	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -16,36 +19,60 @@ import (
 //go:embed words.txt
 var sentences string
 
-func templateLines(name string, data any) []string {
-	return message.Words(sentences, name, template.FuncMap{
+// textView is what a command prints, by the templates of words.txt.
+type textView struct {
+	io.Writer
+	*message.Templates
+}
+
+func newTextView(w io.Writer) *textView {
+	return &textView{w, message.NewTemplates(sentences, template.FuncMap{
 		"rowsUsed": rowsUsed, "shortName": shortName, "shorten": shorten, "split": strings.Split, "sqrt": math.Sqrt,
-		"float":   func(x eval.Float) float64 { return float64(x) },
-		"value":   func(x *float64) float64 { return *x },
-		"decimal": task.Decimal,
+		"float": floatOf, "csv": csvNumber, "share": shareOf, "span": span,
+		"decimal": task.Decimal, "brief": brief,
 		"hundred": func(x float64) float64 { return 100 * x },
 		"ratio":   func(a, b int) float64 { return float64(a) / float64(b) },
-	}, data)
+	})}
 }
 
-func writeLines(w io.Writer, name string, data any) {
-	for _, line := range templateLines(name, data) {
-		fmt.Fprintln(w, line)
+func (v *textView) lines(name string, data any) {
+	for _, line := range v.Lines(name, data) {
+		fmt.Fprintln(v, line)
 	}
 }
 
-// writeParagraphs writes each line of a template as a paragraph, see [message.Paragraph].
-func writeParagraphs(w io.Writer, first, rest, name string, data any) {
-	for _, line := range templateLines(name, data) {
-		message.Paragraph(w, first, rest, line)
+// paragraphs writes each line of a template as a paragraph, see [message.Paragraph].
+func (v *textView) paragraphs(first, rest, name string, data any) {
+	for _, line := range v.Lines(name, data) {
+		message.Paragraph(v, first, rest, line)
 	}
 }
 
-// writeGrid writes the lines of a template, with tabs between columns, as rows of a grid.
-func writeGrid(w io.Writer, g *message.Grid, indent, name string, data any) {
-	for _, line := range templateLines(name, data) {
-		g.Add(strings.Split(line, "\t")...)
+func (v *textView) grid(g *message.Grid, indent, name string, data any) {
+	v.Grid(g, name, data).Write(v, indent)
+}
+
+// floatOf is a number of any type, or the one that a pointer leads to.
+func floatOf(x any) float64 { return reflect.Indirect(reflect.ValueOf(x)).Float() }
+
+// csvNumber writes a number; what is undefined is empty.
+func csvNumber(x any) string {
+	if v := floatOf(x); !math.IsNaN(v) {
+		return strconv.FormatFloat(v, 'g', 6, 64)
 	}
-	g.Write(w, indent)
+	return ""
+}
+
+// writeLog writes the rows of a template as a CSV file, if there is a path.
+func writeLog(path, name string, data any) error {
+	if path == "" {
+		return nil
+	}
+	return writeTable(path, newTextView(io.Discard).Rows(name, data))
+}
+
+func writeTable(path string, table [][]string) error {
+	return cli.Write(path, func(w io.Writer) error { return csv.NewWriter(w).WriteAll(table) })
 }
 
 // shorten is a text of a file in one line of a terminal.

@@ -13,14 +13,14 @@ import (
 )
 
 func comparisonPage(c *Comparison, full bool) *reportPage {
-	p := &reportPage{Title: c.Title}
+	p, words := &reportPage{Title: c.Title}, newSentences()
 	p.add(calledDifferences(c.Comparison), bullets("Warnings", c.Warnings), environment(c.Environment))
-	p.add(comparedMetrics(c.Comparison, full)...)
+	p.add(comparedMetrics(words, c.Comparison, full)...)
 	if full {
 		p.add(glossary(c.Comparison))
 	}
 	p.add(recipes("How the models were made", full, c.Entries...),
-		files(&c.Inputs, slices.Concat([]Entry{{Alias: "original", Model: c.Full}}, c.Entries)...), runBlock(&c.Run))
+		files(&c.Inputs, slices.Concat([]Entry{{Alias: "original", Model: c.Full}}, c.Entries)...), runBlock(words, &c.Run))
 	return p
 }
 
@@ -93,7 +93,7 @@ func nameOf(m *metrics.Metric) string {
 
 // comparedMetrics are the tables of all models, each compared with the first one: as few as are not too wide. A brief
 // view shows the metrics without a margin, and the others at the margin that stands for the curve.
-func comparedMetrics(t *eval.Comparison, full bool) (tables []pageBlock) {
+func comparedMetrics(words *message.Templates, t *eval.Comparison, full bool) (tables []pageBlock) {
 	const perTable = 2
 	r := t.Results[0]
 	at := r.Margins[r.Headline()].Margin
@@ -131,7 +131,7 @@ func comparedMetrics(t *eval.Comparison, full bool) (tables []pageBlock) {
 		headlines = append(headlines, r.Margins[r.Headline()])
 	}
 	tables[0].Figures = brokenChart("Promises that break, by model", r, t.Names, headlines)
-	tables[len(tables)-1].After = comparisonLegend(t, len(rows) < len(t.Rows))
+	tables[len(tables)-1].After = comparisonLegend(words, t, len(rows) < len(t.Rows))
 	return tables
 }
 
@@ -173,7 +173,7 @@ func comparedTest(c *eval.Cell) string {
 	return strings.Replace(fmt.Sprintf("(p=%s n=%d)", probability(c.P), c.Delta.N), "p=<", "p<", 1)
 }
 
-func comparisonLegend(t *eval.Comparison, shortened bool) []string {
+func comparisonLegend(words *message.Templates, t *eval.Comparison, shortened bool) []string {
 	tests := map[string]bool{}
 	for _, row := range t.Rows {
 		for _, cell := range row.Cells {
@@ -181,7 +181,7 @@ func comparisonLegend(t *eval.Comparison, shortened bool) []string {
 		}
 	}
 	delete(tests, "")
-	return words("compared", struct {
+	return words.Lines("compared", struct {
 		Confidence float64
 		Tests      []string
 		Shortened  bool

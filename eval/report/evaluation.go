@@ -8,24 +8,26 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/metrics"
+	"cfq/internal/message"
 )
 
 // evaluationView is a Document on its way to a page, which may be a brief one.
 type evaluationView struct {
 	*Document
-	full bool
-	at   *eval.AtMargin // at the headline margin
+	words *message.Templates
+	full  bool
+	at    *eval.AtMargin // at the headline margin
 }
 
 // evaluationPage lays out d: what decides first, where it came from last.
 func evaluationPage(d *Document, full bool) *reportPage {
 	r := d.Result
-	v := &evaluationView{d, full, &r.Margins[r.Headline()]}
+	v := &evaluationView{d, newSentences(), full, &r.Margins[r.Headline()]}
 	p := &reportPage{Title: d.Title, Tiles: v.tiles()}
 	head := v.headline()
 	if d.Gate != nil {
 		p.Verdict = d.Gate.Verdict
-		p.add(verdict(d), findings(d.Gate, full))
+		p.add(v.verdict(), findings(d.Gate, full))
 		head.Title = "The promises"
 	}
 	p.add(head, bullets("Warnings", slices.Concat(d.Warnings, r.Warnings)), environment(d.Environment), v.alternatives())
@@ -36,8 +38,8 @@ func evaluationPage(d *Document, full bool) *reportPage {
 	p.add(v.groups()...)
 	p.add(v.scenarios(), v.certificates(), v.perturbations(), v.brokenPromises(), decisions(r), scores(r), footprint(r),
 		timing(r), layers(d.Layers, full),
-		pageBlock{Title: "People", Left: 1, Fold: true, Rows: wordsOf("people", r)}, excluded(d),
-		files(&d.Inputs, Entry{"original", d.Full, nil}, Entry{"quantized", d.Quantized, nil}), runBlock(&d.Run),
+		pageBlock{Title: "People", Left: 1, Fold: true, Rows: v.words.Rows("people", r)}, v.excluded(),
+		files(&d.Inputs, Entry{"original", d.Full, nil}, Entry{"quantized", d.Quantized, nil}), runBlock(v.words, &d.Run),
 		recipes("How the quantized model was made", true, Entry{Recipe: d.Recipe}))
 	return p
 }
@@ -82,9 +84,9 @@ func (v *evaluationView) headline() pageBlock {
 			tally{n.Invalid.Num, "is refused by the original", "are refused by the original"},
 			tally{n.Infeasible.Num, "is forbidden by the task", "are forbidden by the task"})
 	}
-	b := pageBlock{Lines: words("headline", w)}
+	b := pageBlock{Lines: v.words.Lines("headline", w)}
 	if w.VD.Den > 0 {
-		b.After = words("promise", w)
+		b.After = v.words.Lines("promise", w)
 	}
 	return b
 }
@@ -93,7 +95,7 @@ func (v *evaluationView) tiles() (out []tile) {
 	if v.Result.Population.Evaluated == 0 {
 		return nil
 	}
-	for _, x := range wordsOf("tiles", v) {
+	for _, x := range v.words.Rows("tiles", v) {
 		if x[1] != missing {
 			out = append(out, tile{x[0], x[1], x[2]})
 		}
@@ -111,7 +113,7 @@ func (v *evaluationView) promises() pageBlock {
 	if len(v.Result.Margins) >= minCurve {
 		b.Figures = brokenChart("Promises that break, by required margin", v.Result, nil, v.Result.Margins)
 	}
-	b.After = words("promises by margin", v.Result)
+	b.After = v.words.Lines("promises by margin", v.Result)
 	return b
 }
 
@@ -151,7 +153,7 @@ func (v *evaluationView) costs() pageBlock {
 		[]metricColumn{
 			{"people", "crg.n", asCount}, {"cost 0", "crg.free", asCount}, {"lost", "lost_recourse", asFraction},
 		})...)
-	b.After = words("cost of recourse", v)
+	b.After = v.words.Lines("cost of recourse", v)
 	return b
 }
 
@@ -165,7 +167,7 @@ func (v *evaluationView) shape() pageBlock {
 		columns = append(columns, v.estimates(fixed, columnsOf("pixel_distance")...)...)
 	}
 	b := v.byMargin("Shape of the recourse", "", columns...)
-	b.After, b.Fold = words("shape", v), true
+	b.After, b.Fold = v.words.Lines("shape", v), true
 	return b
 }
 
@@ -174,7 +176,7 @@ func (v *evaluationView) marginErrors() pageBlock {
 		v.estimates(signed, columnsOf("margin_error.mean")...),
 		v.estimates(fixed, columnsOf("margin_error.rms", "margin_error.p99", "margin_error.max")...),
 		[]metricColumn{{"people", "margin_error.n", asCount}})...)
-	b.After, b.Fold = words("margin errors", nil), true
+	b.After, b.Fold = v.words.Lines("margin errors", nil), true
 	return b
 }
 
@@ -203,7 +205,7 @@ func (v *evaluationView) certificates() pageBlock {
 		metricColumn{"promises", "certified.share", asFraction},
 		metricColumn{"interval", "certified.share", asInterval},
 		metricColumn{"models apart", "certified.apart", func(x eval.Value) string { return fixed(x.Value, 3) }})
-	b.After = words("certificates", v.Result)
+	b.After = v.words.Lines("certificates", v.Result)
 	return b
 }
 
@@ -225,7 +227,7 @@ func (v *evaluationView) perturbations() pageBlock {
 			}
 		}
 	}
-	b.After = words("perturbations", nil)
+	b.After = v.words.Lines("perturbations", nil)
 	return b
 }
 
@@ -238,14 +240,14 @@ func (v *evaluationView) brokenPromises() pageBlock {
 	}
 	shown := v.Broken[:min(most, len(v.Broken))]
 	b := pageBlock{Title: brokenTitle, Fold: true, Bullet: !v.full}
-	b.After = words("broken promises", struct {
+	b.After = v.words.Lines("broken promises", struct {
 		Shown       []Broken
 		All, Listed int
 		Table       bool
 	}{shown, max(v.AllBroken, len(v.Broken)), len(v.Broken), v.full})
 	if !v.full {
 		for i := range shown {
-			b.Lines = append(b.Lines, words("broken", &shown[i])...)
+			b.Lines = append(b.Lines, v.words.Lines("broken", &shown[i])...)
 		}
 		return b
 	}

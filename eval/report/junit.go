@@ -35,10 +35,11 @@ func junit(w io.Writer, d *Document) error {
 			properties = append(properties, []string{name, v})
 		}
 	}
-	properties = append(properties, runBlock(&d.Run).Rows...)
+	words := newSentences()
+	properties = append(properties, runBlock(words, &d.Run).Rows...)
 	add("original", d.Full.Name)
 	add("quantized", d.Quantized.Name)
-	add("decisions", changedDecisions(d.Result)...)
+	add("decisions", words.Lines("decisions", d.Result)...)
 	add("next step", g.Next...)
 	add("note", g.Notes...)
 	add("warning", slices.Concat(d.Warnings, d.Result.Warnings)...)

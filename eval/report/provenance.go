@@ -91,8 +91,8 @@ func files(in *Inputs, models ...Entry) pageBlock {
 	return b
 }
 
-func runBlock(r *Run) pageBlock {
-	b := pageBlock{Title: "How this report was made", Left: 2, Fold: true, Rows: wordsOf("run", r)}
+func runBlock(words *message.Templates, r *Run) pageBlock {
+	b := pageBlock{Title: "How this report was made", Left: 2, Fold: true, Rows: words.Rows("run", r)}
 	if b.Rows != nil {
 		b.note("The same command with the same files gives the same report on this machine: it has no date. " +
 			"The record of looks (QUANTIZED.looks) has the dates of verdicts.")
@@ -193,7 +193,7 @@ type Exclusion struct {
 // headline margin.
 func Exclusions(r *eval.Result) (list []Exclusion) {
 	at := &r.Margins[r.Headline()]
-	for _, x := range wordsOf("excluded", struct {
+	for _, x := range newSentences().Rows("excluded", struct {
 		*eval.Result
 		Decoded bool
 		FRR     eval.Rate
@@ -206,9 +206,9 @@ func Exclusions(r *eval.Result) (list []Exclusion) {
 	return list
 }
 
-func excluded(d *Document) pageBlock {
+func (v *evaluationView) excluded() pageBlock {
 	b := pageBlock{Title: "Who is left out", Left: 1, Head: []string{"reason", "number", "left out of"}}
-	for _, x := range Exclusions(d.Result) {
+	for _, x := range Exclusions(v.Result) {
 		b.row(x.Reason, strconv.Itoa(x.Count), x.From)
 	}
 	return b

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cfq/eval"
+	"cfq/internal/message"
 	"cfq/internal/statistics"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -147,10 +148,11 @@ func costsOf(v *statistics.Values) Costs {
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
 func (s *Recourse) Write(out io.Writer, path string) {
-	writeLines(out, "recourse", struct {
+	data := struct {
 		*Recourse
 		Path string
-	}{s, path})
+	}{s, path}
+	newSentences().Grid(message.NewLines(), "recourse", data).Write(out, "")
 }
 
 // Promises sums up what a task and a model make of a promises file.
@@ -254,8 +256,9 @@ func (c *Promises) Finish(f *promise.File) {
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
 func (c *Promises) Write(out io.Writer, path string) {
-	writeLines(out, "promises", struct {
+	data := struct {
 		*Promises
 		Path string
-	}{c, path})
+	}{c, path}
+	newSentences().Grid(message.NewLines(), "promises", data).Write(out, "")
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	"cfq/eval"
 	"cfq/eval/gate"
 	"cfq/eval/metrics"
 	"cfq/internal/message"
@@ -18,8 +17,9 @@ type verdictWords struct {
 	Decisions        []string
 }
 
-func verdict(d *Document) pageBlock {
-	w := verdictWords{Report: d.Gate, Decisions: changedDecisions(d.Result)}
+func (v *evaluationView) verdict() pageBlock {
+	d := v.Document
+	w := verdictWords{Report: d.Gate, Decisions: v.words.Lines("decisions", d.Result)}
 	n := map[gate.Verdict]int{}
 	var deciding []string
 	for _, f := range ranked(d.Gate) {
@@ -40,11 +40,8 @@ func verdict(d *Document) pageBlock {
 	w.Counts = tallies(
 		tally{n[gate.Fail], "fails", "fail"}, tally{n[gate.Inconclusive], "is inconclusive", "are inconclusive"},
 		tally{n[gate.Pass], "passes", "pass"})
-	return pageBlock{Lines: words("verdict", w), After: slices.Concat(d.Gate.Notes, words("release", w))}
+	return pageBlock{Lines: v.words.Lines("verdict", w), After: slices.Concat(d.Gate.Notes, v.words.Lines("release", w))}
 }
-
-// changedDecisions says how many decisions on people as they are change, in both directions; nothing when not known.
-func changedDecisions(r *eval.Result) []string { return words("decisions", r) }
 
 // findings is the table of checks, what keeps the gate from passing first.
 func findings(g *gate.Report, full bool) pageBlock {

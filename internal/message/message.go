@@ -6,7 +6,6 @@ package message
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -134,17 +133,46 @@ func Percent(share float64, decimals int) string {
 	return s + " %"
 }
 
-// Words fills in one of the templates of text with data and returns its lines without the empty ones. Templates use the
-// functions of this package and those given; what a file says goes through oneLine, or it could add lines and columns.
-func Words(text, name string, functions template.FuncMap, data any) []string {
-	all := template.FuncMap{
+// Templates are texts with places that are filled in.
+type Templates struct{ parsed *template.Template }
+
+// NewTemplates parses the templates of a file. They use the functions of this package and those given; what a file says
+// goes through oneLine, or it could add lines and columns.
+func NewTemplates(file string, functions template.FuncMap) *Templates {
+	own := template.FuncMap{
 		"count": Count, "plural": Plural, "oneLine": OneLine, "list": List, "percentOf": Percent, "join": strings.Join,
 		"minus": func(a, b int) int { return a - b },
 	}
-	maps.Copy(all, functions)
+	return &Templates{template.Must(template.New("").Funcs(own).Funcs(functions).Parse(file))}
+}
+
+// Text fills in a template; "" is what stands outside of all others.
+func (t *Templates) Text(name string, data any) string {
 	var b strings.Builder
-	if err := template.Must(template.New("").Funcs(all).Parse(text)).ExecuteTemplate(&b, name, data); err != nil {
+	if err := t.parsed.ExecuteTemplate(&b, name, data); err != nil {
 		panic(fmt.Errorf("template %s: %w", name, err))
 	}
-	return slices.DeleteFunc(strings.Split(b.String(), "\n"), func(line string) bool { return line == "" })
+	return b.String()
+}
+
+// Lines are those of the text, without the empty ones.
+func (t *Templates) Lines(name string, data any) []string {
+	lines := strings.Split(t.Text(name, data), "\n")
+	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+}
+
+// Rows are the lines, in the parts that tabs separate.
+func (t *Templates) Rows(name string, data any) (rows [][]string) {
+	for _, line := range t.Lines(name, data) {
+		rows = append(rows, strings.Split(line, "\t"))
+	}
+	return rows
+}
+
+// Grid adds the rows to a grid.
+func (t *Templates) Grid(g *Grid, name string, data any) *Grid {
+	for _, row := range t.Rows(name, data) {
+		g.Add(row...)
+	}
+	return g
 }
