@@ -42,15 +42,15 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestScripts runs cmd/cfq/testdata/script. Scripts find the synthetic example in $LOANS, the first 300 of its
-// training rows in $FEW and the library, which needs no home directory, in $CFQ_ORT_LIB. Nothing is refined
+// TestScripts runs cmd/cfq/testdata/script. Scripts find the synthetic example in $LOANS, the first 300 and 60 of its
+// training rows in $FEW and $FEWER and the library, which needs no home directory, in $CFQ_ORT_LIB. Nothing is refined
 // unless the script takes CFQ_SET back: that is half of the time that quantize takes.
 // "exits N command..." runs a command that must end with the exit code N. Every hint is one of the table of errors.
 func TestScripts(t *testing.T) {
-	train := must.Get(os.ReadFile(loans("train.csv")))(t)
-	few := filepath.Join(t.TempDir(), "few.csv")
-	lines := bytes.SplitAfterN(train, []byte("\n"), 302)
+	lines, people := bytes.SplitAfter(must.Get(os.ReadFile(loans("train.csv")))(t), []byte("\n")), t.TempDir()
+	few, fewer := filepath.Join(people, "few.csv"), filepath.Join(people, "fewer.csv")
 	must.Do(t, os.WriteFile(few, bytes.Join(lines[:301], nil), 0o600))
+	must.Do(t, os.WriteFile(fewer, bytes.Join(lines[:61], nil), 0o600))
 	info, missing := ort.Find("")
 	if missing != nil && os.Getenv("CFQ_REQUIRE_ORT") == "1" {
 		t.Fatal(missing)
@@ -61,6 +61,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("LOANS", loans(""))
 			e.Setenv("FEW", few)
+			e.Setenv("FEWER", fewer)
 			e.Setenv("CFQ_ORT_LIB", info.Path)
 			e.Setenv("CFQ_SET", "refine.rounds=0")
 			e.Setenv("CFQ_LOOKS_FILE", "none") // scripts judge one model many times

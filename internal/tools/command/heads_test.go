@@ -57,7 +57,8 @@ func TestHeads(t *testing.T) {
 				Margins []struct{ VD, RVD eval.Rate } `json:"margins"`
 			} `json:"result"`
 		}
-		w.result(&report, "eval", model, quantized, "-d", test, "-t", task, "--rows", "rows.json", "--other-original")
+		w.result(&report, "eval", model, quantized, "-d", test, "-t", task, "--rows", "rows.json", "--other-original",
+			"--margins", "0", "--noise", "0")
 		return report.Result.Margins[0].VD, report.Result.Margins[0].RVD
 	}
 	original := loans("model.onnx")

@@ -94,7 +94,7 @@ func brightImages(t *testing.T, dir string, n int) {
 func TestImageDrafts(t *testing.T) {
 	w := newWorkdir(t)
 	dir, call := w.dir, w.call
-	brightImages(t, dir, 600)
+	brightImages(t, dir, 250)
 	for i, x := range []struct {
 		data, better string
 		mean, std    float32

@@ -86,15 +86,15 @@ latent: {encoder: encoder.onnx, decoder: decoder.onnx, `
 func TestLatent(t *testing.T) {
 	w := newWorkdir(t, "CFQ_LOOKS_FILE=none")
 	dir, call := w.dir, w.call
-	brightImages(t, dir, 600)
+	brightImages(t, dir, 300)
 	latentFiles(t, dir)
 	w.put("task.yaml", []byte(latentTask+"size: 2, bounds: [-3, 3], radius: 2, pixels: 30}\n"))
 	w.put("rows.json", []byte("[1,2,3,5,7,11,13,17,19,23,29,31,37,41,43,47,53,59,61,67,71,73,79,83]"))
 	people := []string{"-t", "task.yaml", "-d", "images-idx3-ubyte"}
 	with := func(args ...string) []string { return append(args, people...) }
 	call(0, with("quantize", "model.onnx", "--rows", "!rows.json", "--allow-larger", "-o", "q.onnx")...)
-	call(0, with("quantize", "model.onnx", "--allow-larger", "--method", "cfq-qat", "--set", "train.steps=64", "-o",
-		"t.onnx")...)
+	call(0, with("quantize", "model.onnx", "--allow-larger", "--method", "cfq-qat", "--set", "train.steps=64", "--rows",
+		"rows.json", "-o", "t.onnx")...)
 	for _, q := range []string{"q.onnx", "t.onnx"} {
 		if v := must.Get(codec.ReadFile(w.path(q)))(t).Graph.Inputs[0]; len(v.Shape) != 4 || v.Name != "x" {
 			t.Errorf("%s: the input is %v", q, v)
@@ -108,7 +108,7 @@ func TestLatent(t *testing.T) {
 				}
 			}
 		}
-		w.result(&doc, with("eval", "model.onnx", q, "--rows", "rows.json")...)
+		w.result(&doc, with("eval", "model.onnx", q, "--rows", "rows.json", "--margins", "0,0.25", "--noise", "0")...)
 		for _, m := range doc.Result.Margins {
 			if m.VD.Den == 0 || !(m.Pixels.Value > 0 && m.Pixels.Value < 30) ||
 				m.Pixels.N != m.VD.Den || m.Margin >= 0.25 && m.VD.Value > 0.2 {
@@ -132,13 +132,14 @@ func TestLatent(t *testing.T) {
 			!strings.Contains(said, "(100.0 %)") { // the model keeps them all the same
 			t.Errorf("%s: %s", limit, said)
 		}
-		said = call(0, slices.Concat([]string{"eval", "model.onnx", "q.onnx"}, by)...)
+		said = call(0, slices.Concat([]string{"eval", "model.onnx", "q.onnx", "--margins", "0"}, by)...)
 		if !regexp.MustCompile(`Of (\d+) promises issued, \d+ (is|are) forbidden by the task`).MatchString(said) {
 			t.Errorf("%s: %s", limit, said)
 		}
 	}
 	said = call(2, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "noise:0.1")...)
-	shifts := call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "shifts")...)
+	shifts := call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "shifts",
+		"--margins", "0.1", "--noise", "0")...)
 	for _, text := range []string{said, shifts} {
 		must.Has(t, strings.Join(strings.Fields(text), " "), "people with noise in their codes would be judged")
 	}
@@ -149,7 +150,7 @@ func TestLatent(t *testing.T) {
 	if line := check(whole, "vd<=0.05"); line == "" || check(said, "vd<=0.05") != line {
 		t.Errorf("of records:\n%s\nin one piece:\n%s", said, whole)
 	}
-	w.tells(0, "VD(0.1)", with("compare", "model.onnx", "q=q.onnx", "t=t.onnx", "--rows", "rows.json")...)
+	w.tells(0, "VD(0.1)", with("compare", "model.onnx", "q=q.onnx", "t=t.onnx", "--rows", "rows.json", "--margins", "0.1")...)
 	sums := with("summarize", "model.onnx", "q.onnx", "records/")
 	call(0, sums[:len(sums)-2]...)
 	other := w.read("decoder.onnx")
@@ -192,7 +193,7 @@ func TestLatent(t *testing.T) {
 			t.Errorf("%v: want %d rows filtered\n%.3000s", args, n, said)
 		}
 	}
-	w.tells(0, why, with("eval", "model.onnx", "q.onnx", "--promises", "p.csv")...)
+	w.tells(0, why, with("eval", "model.onnx", "q.onnx", "--promises", "p.csv", "--margins", "0", "--noise", "0")...)
 	said = call(0, with("sweep", "model.onnx", "--rows", "!rows.json", "--test-rows", "rows.json", "--methods", "ptq",
 		"--budgets", "4", "--margin", "0", "-o", "sweep")...)
 	some := call(0, with("recourse", "model.onnx", "--rows", "rows.json")...)

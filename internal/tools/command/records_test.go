@@ -106,7 +106,7 @@ func evaluating(t *testing.T, quantized, data string, flags ...string) *exec.Cmd
 	t.Helper()
 	args := append([]string{
 		"eval", loans("model.onnx"), quantized, "-t", loans("task.yaml"), "-d", data,
-		"--margins", "0", "--sample", "300", "--noise", "0", "-q",
+		"--margins", "0", "--sample", "60", "--noise", "0", "-q",
 	}, flags...)
 	c := newWorkdir(t).command(args...)
 	c.Stderr = os.Stderr
@@ -143,7 +143,7 @@ func TestResume(t *testing.T) {
 	orttest.Need(t)
 	dir := t.TempDir()
 	quantized, data := quantizedLoans(t, dir), filepath.Join(dir, "people.csv")
-	manyLoans(t, data, 60_000, 1)
+	manyLoans(t, data, 40_000, 1)
 	report := func(name string, flags ...string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
@@ -155,7 +155,7 @@ func TestResume(t *testing.T) {
 		folder := filepath.Join(dir, how.String()) + "/"
 		stop(t, evaluating(t, quantized, data, "--records", folder), filepath.Join(folder, "part-000000.parquet"), how)
 		before := parts(t, folder)
-		if n := len(before); n == 0 || n > 3 || before["rows.parquet"] != nil {
+		if n := len(before); n == 0 || n > 2 || before["rows.parquet"] != nil {
 			t.Fatalf("%v left %d parts", how, n)
 		}
 		if left := temporary(t, folder); how == syscall.SIGINT && len(left) > 0 {
@@ -163,7 +163,7 @@ func TestResume(t *testing.T) {
 		}
 		must.Same(t, "", differ(t, want, report(how.String()+".json", "--records", folder, "--resume")))
 		after := parts(t, folder)
-		if len(after) != 5 || after["rows.parquet"] == nil || len(temporary(t, folder)) > 0 {
+		if len(after) != 4 || after["rows.parquet"] == nil || len(temporary(t, folder)) > 0 {
 			t.Errorf("%v: %v, %v", how, after, temporary(t, folder))
 		}
 		for name, info := range before {
@@ -173,7 +173,7 @@ func TestResume(t *testing.T) {
 		}
 	}
 	// Of other people, the first part is not taken.
-	manyLoans(t, data, 60_000, 2)
+	manyLoans(t, data, 40_000, 2)
 	c := evaluating(t, quantized, data, "--records", filepath.Join(dir, "whole")+"/", "--resume")
 	c.Stderr = nil
 	if out, err := c.Output(); c.ProcessState.ExitCode() != 2 {

@@ -22,7 +22,7 @@ func madeUpAdults(t *testing.T, dir string) {
 	for i, name := range []string{"adult.data", "adult.test"} {
 		rng := rand.New(rand.NewPCG(3, uint64(i)))
 		var b strings.Builder
-		for range 600 {
+		for range 200 {
 			income := "<=50K"
 			school, hours := 1+rng.IntN(16), 1+rng.IntN(99)
 			if 6*school+hours > 110 {
@@ -57,7 +57,7 @@ func TestReproduce(t *testing.T) {
 	dir := w.dir
 	madeUpAdults(t, filepath.Join(dir, "data"))
 	command := func() (*exec.Cmd, *strings.Builder) {
-		c := w.command("reproduce", "components", "-d", "data", "-o", "out", "--seeds", "2", "--sample", "20", "--json")
+		c := w.command("reproduce", "components", "-d", "data", "-o", "out", "--seeds", "2", "--sample", "10", "--json")
 		var out strings.Builder
 		c.Stdout, c.Stderr = &out, &out
 		return c, &out
