@@ -39,23 +39,15 @@ func TestFitInputIsExactOnLattices(t *testing.T) {
 	if most := dim + max(minExtra, dim/2); len(in.Columns) > most {
 		t.Errorf("%d columns, at most %d are paid for", len(in.Columns), most)
 	}
-	codes := in.Codes(x, dim)
-	k := len(in.Columns)
+	shown := in.Round(x, dim)
 	for i := range set.Rows() {
-		got := make([]float64, dim)
-		seen := make([]bool, dim)
-		for j, c := range in.Columns {
-			if !seen[c.Source] {
-				got[c.Source], seen[c.Source] = float64(c.Lo), true
-			}
-			got[c.Source] += float64(codes[i*k+j]) * float64(in.Scale) / float64(c.Gain)
-		}
+		got := shown[i*dim : (i+1)*dim]
 		for j := range dim {
 			tol := 1e-4 // a lattice: whole years, one-hots
 			if j == 3 {
 				tol = float64(in.Scale)*0.51 + 1e-4
 			}
-			if d := math.Abs(got[j] - float64(x[i*dim+j])); d > tol {
+			if d := math.Abs(float64(got[j] - x[i*dim+j])); d > tol {
 				t.Fatalf("row %d column %d: %v became %v", i, j, x[i*dim+j], got[j])
 			}
 		}
@@ -73,18 +65,10 @@ func TestFitInputCorners(t *testing.T) {
 	in := FitInput(x, 3, [][]float32{{0, 1}, nil, nil})
 	must.Do(t, in.Check(3))
 	rows := append([]float32{0, 6, 0, 0, 8, 0}, x...)
-	codes := in.Codes(rows, 3)
-	k := len(in.Columns)
+	shown := in.Round(rows, 3)
 	for i := range len(rows) / 3 {
-		got := []float64{0, 0, 0}
-		for j, c := range in.Columns {
-			if j == 0 || in.Columns[j-1].Source != c.Source {
-				got[c.Source] = float64(c.Lo)
-			}
-			got[c.Source] += float64(codes[i*k+j]) * float64(in.Scale) / float64(c.Gain)
-		}
-		for j, v := range got {
-			if d := math.Abs(v - float64(rows[i*3+j])); d > 0.502*float64(in.Scale)/float64(in.Columns[j].Gain) {
+		for j, v := range shown[i*3 : (i+1)*3] {
+			if d := math.Abs(float64(v - rows[i*3+j])); d > 0.502*float64(in.Scale)/float64(in.Columns[j].Gain) {
 				t.Fatalf("row %d, column %d: %v became %v, off by %.2f steps", i, j, rows[i*3+j], v, d/float64(in.Scale))
 			}
 		}

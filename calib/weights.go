@@ -330,10 +330,7 @@ func between(best float64, loss func(i, limit float64) float64) float64 {
 // above the limit once it exceeds that. The limit is the smallest loss of the round before,
 // so that the result does not depend on the workers.
 func bestThreshold(workers, stride int, loss func(i int, limit float64) float64) int {
-	tried := make([]float64, clipSteps+1)
-	for i := range tried {
-		tried[i] = math.Inf(1)
-	}
+	tried := slices.Repeat([]float64{math.Inf(1)}, clipSteps+1)
 	try := func(from, to, stride int) int {
 		limit := slices.Min(tried)
 		parallel(context.Background(), workers, (to-from)/stride+1, func(k int) {

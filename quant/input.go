@@ -88,33 +88,21 @@ func (c *InputColumn) byteOf(x, scale float32) uint8 {
 	return uint8(v + whole - whole)
 }
 
-// Codes returns the codes of the rows x (rows x dim): rows x len(Columns),
-// computed in float32 as the written model computes them.
-func (in *Input) Codes(x []float32, dim int) []uint8 {
-	out := make([]uint8, len(x)/dim*len(in.Columns))
-	in.each(x, dim, func(row, j int, code uint8) { out[row*len(in.Columns)+j] = code })
-	return out
-}
-
-func (in *Input) each(x []float32, dim int, code func(row, column int, code uint8)) {
-	for j := range in.Columns {
-		c := &in.Columns[j]
-		inner := in.Inner(j)
-		for row, k := 0, c.Source; k < len(x); row, k = row+1, k+dim {
-			v := x[k]
-			if inner {
-				v = min(v, c.Hi)
-			}
-			code(row, j, c.byteOf(v, in.Scale))
-		}
-	}
-}
-
 // Reads returns what the integer kernel reads of each model input: the sum over its segments of code times Scale, rows
 // x dim. Times the weights of Fold it gives the layer's sums.
 func (in *Input) Reads(x []float32, dim int) []float32 {
 	out := make([]float32, len(x)) // sums of codes are whole numbers below 2^24: exact
-	in.each(x, dim, func(row, j int, code uint8) { out[row*dim+in.Columns[j].Source] += float32(code) })
+	for j := range in.Columns {
+		c := &in.Columns[j]
+		inner := in.Inner(j)
+		for k := c.Source; k < len(x); k += dim {
+			v := x[k]
+			if inner {
+				v = min(v, c.Hi)
+			}
+			out[k] += float32(c.byteOf(v, in.Scale))
+		}
+	}
 	for k := range out {
 		out[k] *= in.Scale
 	}

@@ -96,7 +96,7 @@ func (c *rowCase) reads(x []float32) []float64 {
 	in := c.p.Input
 	out := make([]float64, 0, len(x))
 	if in != nil {
-		for _, q := range in.Codes(x, len(x)/probes) {
+		for _, q := range gridCodes(in, x, len(x)/probes) {
 			out = append(out, float64(q)*float64(in.Scale))
 		}
 		return out

@@ -2,7 +2,9 @@ package qdq_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"cfq/internal/must"
@@ -73,7 +75,7 @@ func TestTabular(t *testing.T) {
 			x := wild(dim)
 			got := run(t, expose(q, graph.Uint8, code), eng, x)
 			codes := must.Get(got[code].Ints())(t)
-			for i, want := range in.Codes(floats(t, x), dim) {
+			for i, want := range gridCodes(in, floats(t, x), dim) {
 				if codes[i] != int64(want) {
 					c := in.Columns[i%len(in.Columns)]
 					t.Fatalf("code of %v in column %+v is %d, want %d", floats(t, x)[i/len(in.Columns)*dim+c.Source], c, codes[i],
@@ -83,6 +85,22 @@ func TestTabular(t *testing.T) {
 			checkTied(t, q, in, &p.Layers[0], m, x)
 		})
 	}
+}
+
+// gridCodes returns the codes of rows, rows x columns: each column alone is an input whose kernel reads one code.
+func gridCodes(in *quant.Input, x []float32, dim int) (codes []uint8) {
+	for row := range slices.Chunk(x, dim) {
+		for j, c := range in.Columns {
+			v := row[c.Source]
+			if in.Inner(j) {
+				v = min(v, c.Hi)
+			}
+			c.Source = 0
+			one := quant.Input{Scale: in.Scale, Columns: []quant.InputColumn{c}}
+			codes = append(codes, uint8(math.Round(float64(one.Reads([]float32{v}, 1)[0]/in.Scale))))
+		}
+	}
+	return codes
 }
 
 func checkTied(t *testing.T, q *graph.Model, in *quant.Input, l *quant.Layer, m *graph.Model, x *graph.Tensor) {
