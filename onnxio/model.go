@@ -278,11 +278,8 @@ const maxFeed = 1 << 28
 func (m *Model) readInput() error {
 	ins := m.graph.Graph.DataInputs()
 	if len(ins) != 1 {
-		var names []string
-		for _, v := range ins {
-			names = append(names, v.Name)
-		}
-		return fmt.Errorf("the model has %d data inputs %q; a classifier with one input tensor is needed", len(ins), names)
+		return fmt.Errorf("the model has %d data inputs %q; a classifier with one input tensor is needed", len(ins),
+			graph.Names(ins))
 	}
 	m.input = ins[0]
 	if m.input.DType != graph.Float && m.input.DType != graph.Double {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/lower"
 	"cfq/onnxio/ort"
@@ -222,9 +223,7 @@ func (m *Model) ScalesNumbers() bool {
 				return true
 			}
 		case "Cast", "Clip", "Concat", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze", "Where":
-			for _, out := range n.Outputs {
-				given[out] = true
-			}
+			lists.Mark(given, n.Outputs...)
 		}
 	}
 	return false

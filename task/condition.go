@@ -12,6 +12,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 )
 
@@ -56,8 +57,8 @@ func newGrammar(t *Task) *grammar {
 	return g
 }
 
-// mistake is what the methods of a conditionParser panic with; parse returns it.
-type mistake struct{ error }
+// conditionError is what the methods of a conditionParser panic with; parse returns it.
+type conditionError struct{ error }
 
 func (g *grammar) parse(text string) (read []Inequality, err error) {
 	if len(text) > maxCondition {
@@ -66,7 +67,7 @@ func (g *grammar) parse(text string) (read []Inequality, err error) {
 	defer func() {
 		switch v := recover().(type) {
 		case nil:
-		case mistake:
+		case conditionError:
 			read, err = nil, v.error
 		default:
 			panic(v)
@@ -98,7 +99,7 @@ type conditionParser struct {
 }
 
 func (p *conditionParser) fail(format string, args ...any) {
-	panic(mistake{fmt.Errorf(format, args...)})
+	panic(conditionError{fmt.Errorf(format, args...)})
 }
 
 func (p *conditionParser) condition(text string) []Inequality {
@@ -368,9 +369,7 @@ func holds(f *Feature, values []string, one bool) []Inequality {
 	if one { // -sum <= -1
 		q.Bound, sign = -1, -1
 	}
-	for _, v := range values {
-		q.Terms = append(q.Terms, Term{Feature: f.Name, Value: v, Coef: sign})
-	}
+	q.Terms = lists.Map(values, func(v string) Term { return Term{Feature: f.Name, Value: v, Coef: sign} })
 	return []Inequality{q}
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize/convex/lp"
+
+	"cfq/internal/lists"
 )
 
 // contradiction names constraints that no person can fulfil together within the bounds of what actions change: as few
@@ -32,10 +34,7 @@ func contradiction(t *Task) error {
 	if len(rules) == 1 {
 		return fmt.Errorf("no value within the bounds fulfils the constraint %q", rules[0].Text)
 	}
-	texts := make([]string, len(rules))
-	for i := range rules {
-		texts[i] = strconv.Quote(rules[i].Text)
-	}
+	texts := lists.Map(rules, func(r Rule) string { return strconv.Quote(r.Text) })
 	return fmt.Errorf("the constraints %s contradict each other: no values within the bounds fulfil them together",
 		strings.Join(texts, " and "))
 }

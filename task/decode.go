@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"cfq/internal/config"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 )
 
@@ -688,11 +689,7 @@ func (d *fileDecoder) featureNamed(n ast.Node, name string) int {
 }
 
 func featureNames(features []Feature) []string {
-	names := make([]string, len(features))
-	for i := range features {
-		names[i] = features[i].Name
-	}
-	return names
+	return lists.Map(features, func(f Feature) string { return f.Name })
 }
 
 func (d *fileDecoder) links(n ast.Node) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 )
 
@@ -127,10 +128,7 @@ func (e *Equality) Note() string {
 	if without == nil {
 		return ""
 	}
-	var quoted []string
-	for _, n := range without {
-		quoted = append(quoted, message.Quote(n))
-	}
+	quoted := lists.Map(without, message.Quote)
 	return "rows are compared without column " + strings.Join(quoted, ", ") + ": nearly every row has another value " +
 		"there, or it counts copies; data.id names the column that says who is who"
 }
@@ -148,10 +146,7 @@ func (e *Equality) columnSplit() *columnSplit {
 	if e.split != nil {
 		return e.split
 	}
-	distinct := make([]bool, len(e.columns))
-	for i := range distinct {
-		distinct[i] = e.fields[i].distinct()
-	}
+	distinct := lists.Map(e.fields, func(s fieldSample) bool { return s.distinct() })
 	counter, split := e.counter(distinct), &columnSplit{}
 	for i, name := range e.columns {
 		if distinct[i] || i == counter {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"cfq/internal/lists"
 )
 
 // Direction restricts the sign of a change in raw units.
@@ -88,12 +90,7 @@ func encodings() []Encoding {
 	}
 }
 
-func kinds() (all []string) {
-	for _, e := range encodings() {
-		all = append(all, e.Kind())
-	}
-	return all
-}
+func kinds() []string { return lists.Map(encodings(), Encoding.Kind) }
 
 // Number returns the encoding of a numeric or ordinal feature, nil of others.
 func (f *Feature) Number() *Standardized {

@@ -198,10 +198,7 @@ func (d *Decoder) Like() *People {
 		Dim: of.Dim, RowHashes: RowHashes{OtherColumns: of.OtherColumns},
 		Reading: Reading{Notes: of.Notes, Warnings: of.Warnings},
 	}
-	p.Subgroups = d.rd.task.subgroups(p)
-	for _, s := range d.rd.people.Subgroups {
-		p.Subgroups = append(p.Subgroups, Subgroup{Feature: s.Feature, Open: true})
-	}
+	p.Subgroups = append(d.rd.task.subgroups(p), of.Subgroups...)
 	return p
 }
 

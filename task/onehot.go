@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goccy/go-yaml/ast"
+	"gonum.org/v1/gonum/floats"
 
 	"cfq/internal/config"
 )
@@ -127,10 +128,7 @@ func (o *OneHot) checkOrder(e featureEntry) {
 }
 
 func (o *OneHot) checkShares(e featureEntry) {
-	sum := 0.0
-	for _, s := range o.Shares {
-		sum += s
-	}
+	sum := floats.Sum(o.Shares)
 	if o.Shares != nil && len(o.Shares) != len(o.Values) {
 		e.errorf("shares", "%d shares for %d values", len(o.Shares), len(o.Values))
 	} else if sum > 1.01 { // shares may be rounded

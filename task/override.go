@@ -67,18 +67,14 @@ func (o *overrideReader) read(r io.Reader) error {
 		case len(rec) != len(o.columns):
 			return rows.Problem(row, fmt.Sprintf("%d fields where %d are expected", len(rec), len(o.columns)))
 		}
-		at := func(field int) (line, column int) { return row, field + 1 }
-		if rows.position != nil {
-			at = rows.position
-		}
 		fields := map[string]ast.Node{}
 		for i, s := range rec {
 			if s = strings.TrimSpace(s); s != "" {
-				line, col := at(i)
+				line, col := rows.position(i)
 				fields[o.columns[i]] = fieldNode(s, line, col)
 			}
 		}
-		line, col := at(0)
+		line, col := rows.position(0)
 		o.override(fieldNode("", line, col), fields)
 	}
 }

@@ -66,6 +66,7 @@ func newParquetRows(r io.Reader) (rows *Rows, err error) {
 	}
 	p := &parquetRows{rows: parquet.MultiRowGroup(f.RowGroups()...).Rows(), batch: make([]parquet.Row, 64)}
 	rows = &Rows{Next: p.next, count: int(f.NumRows()), unreadable: map[string]string{}}
+	rows.position = func(field int) (line, column int) { return p.row, field + 1 }
 	for _, path := range f.Schema().Columns() {
 		c, why := parquetColumn{name: path[0], field: len(rows.Names)}, "it is nested or repeated"
 		if leaf, _ := f.Schema().Lookup(path...); len(path) == 1 && leaf.MaxRepetitionLevel == 0 {

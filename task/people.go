@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"cfq/internal/lists"
 )
 
 // People are the rows of a data file as the model sees them. Total = N + Undrawn + Failed + Filtered + Excluded.
@@ -151,11 +153,7 @@ func pick[T any](s []T, rows []int) []T {
 	if s == nil {
 		return nil
 	}
-	out := make([]T, len(rows))
-	for i, r := range rows {
-		out[i] = s[r]
-	}
-	return out
+	return lists.Map(rows, func(r int) T { return s[r] })
 }
 
 // Line is the line that a person stands on in the (uncompressed) file, from 1; 0 when the file has none.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/internal/ordered"
 )
@@ -182,7 +183,7 @@ func (rd *peopleReader) columns(names []string, header bool, unreadable map[stri
 	}
 	for _, name := range t.Data.Subgroups {
 		if !cols.encoded {
-			rd.people.Subgroups = append(rd.people.Subgroups, Subgroup{Feature: name})
+			rd.people.Subgroups = append(rd.people.Subgroups, Subgroup{Feature: name, Open: true})
 		}
 	}
 	if cols.encoded && !t.Encoded {
@@ -337,7 +338,7 @@ func (t *Task) header(first []string) (names []string, header bool) {
 		_, number := Number(field)
 		return !number
 	}
-	switch names = trimmed(first); {
+	switch names = lists.Map(first, strings.TrimSpace); {
 	case slices.Equal(names, given): // a header that the task did not expect
 	case len(given) > 1 && len(first) == len(given)-1 && given[len(given)-1] == t.Data.Label:
 		return given[:len(given)-1], false // people without outcome
@@ -347,14 +348,6 @@ func (t *Task) header(first []string) (names []string, header bool) {
 		return t.InputNames(), false
 	}
 	return names, true
-}
-
-func trimmed(rec []string) []string {
-	out := make([]string, len(rec))
-	for i, s := range rec {
-		out[i] = strings.TrimSpace(s)
-	}
-	return out
 }
 
 func (rd *peopleReader) row(rec []string, line int) {
@@ -655,9 +648,8 @@ func (rd *peopleReader) flush(least int) error {
 	p.replace(&People{N: p.N, Subgroups: p.Subgroups})
 	for i := range p.Subgroups {
 		s := &p.Subgroups[i]
-		q.Subgroups = append(q.Subgroups, Subgroup{
-			Feature: s.Feature, Values: slices.Clip(s.Values), Codes: s.Codes, Open: true,
-		})
+		s.Values = slices.Clip(s.Values)
+		q.Subgroups = append(q.Subgroups, *s)
 		s.Codes = nil
 	}
 	return rd.each(q)
@@ -684,7 +676,7 @@ func header(rows *Rows) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the header: %w", err)
 		}
-		names = trimmed(first)
+		names = lists.Map(first, strings.TrimSpace)
 	}
 	return names, nil
 }
@@ -749,10 +741,7 @@ func (p *People) noneRead() error {
 
 func (s *Subgroup) sort() {
 	sorted := slices.Sorted(slices.Values(s.Values))
-	to := make([]int32, len(s.Values))
-	for i, v := range s.Values {
-		to[i] = int32(slices.Index(sorted, v))
-	}
+	to := lists.Map(s.Values, func(v string) int32 { return int32(slices.Index(sorted, v)) })
 	for i, c := range s.Codes {
 		if c >= 0 {
 			s.Codes[i] = to[c]
@@ -785,10 +774,9 @@ func (rd *peopleReader) checkLabels() {
 	if len(all) == 0 {
 		return
 	}
-	var parts []string
-	for _, l := range all[:min(shownLabels, len(all))] {
-		parts = append(parts, fmt.Sprintf("%s (%d)", message.Quote(l), n[l]))
-	}
+	parts := lists.Map(all[:min(shownLabels, len(all))], func(l string) string {
+		return fmt.Sprintf("%s (%d)", message.Quote(l), n[l])
+	})
 	list := strings.Join(parts, ", ")
 	if len(all) > shownLabels {
 		list += " and others"

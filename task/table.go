@@ -36,7 +36,7 @@ type Rows struct {
 	// any other error the reading.
 	Next func() (fields []string, line int, err error)
 
-	position   func(field int) (line, column int) // of delimited text: where a field of the last record begins
+	position   func(field int) (line, column int) // where a field of the last record begins; nil of images
 	unreadable map[string]string                  // columns that the file has, and why they cannot be read
 	count      int                                // rows; not known of delimited text
 	folder     string                             // of the images whose names the records hold

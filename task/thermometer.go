@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 )
 
@@ -34,11 +35,7 @@ func (t *Thermometer) Names() []string {
 	if t.Values != nil {
 		return t.Values
 	}
-	names := []string{"<" + Decimal(t.Thresholds[0])}
-	for _, v := range t.Thresholds {
-		names = append(names, Decimal(v))
-	}
-	return names
+	return append([]string{"<" + Decimal(t.Thresholds[0])}, lists.Map(t.Thresholds, Decimal)...)
 }
 
 // PlaceOf is that of a [Category].

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -99,9 +100,7 @@ func (b *gradientBuilder) ops(op string, inputs []string, outs int, attrs ...gra
 		panic(failure{err})
 	}
 	b.shared[id] = n.Outputs[0]
-	for _, o := range n.Outputs {
-		b.fresh[o] = true
-	}
+	lists.Mark(b.fresh, n.Outputs...)
 	switch op {
 	case "Expand", "Reshape", "Squeeze", "Unsqueeze", "Transpose":
 		b.ones[n.Outputs[0]] = b.ones[inputs[0]]

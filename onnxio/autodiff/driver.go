@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -59,9 +60,7 @@ func Stop(g *graph.Graph, types graph.Types, y, x string, policy map[string]Rule
 			if r, known := d.rule(n, i); known && r == nil {
 				return n
 			}
-			for _, o := range n.Outputs {
-				moving[o] = true
-			}
+			lists.Mark(moving, n.Outputs...)
 		}
 	}
 	return nil
@@ -109,9 +108,7 @@ func (d *driver) prepare(y string, wrt []string) {
 
 func (d *driver) trace(y string, wrt []string) {
 	depends := map[string]bool{}
-	for _, x := range wrt {
-		depends[x] = true
-	}
+	lists.Mark(depends, wrt...)
 	for _, n := range d.g.Nodes {
 		for i, in := range n.Inputs {
 			if r, known := d.rule(n, i); !depends[in] || (known && r == nil) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -42,10 +43,7 @@ type einsumTerm struct {
 }
 
 func (c *Call) equation() (in []string, out string, sizes map[rune]graph.Dim) {
-	ranks := make([]int, len(c.types))
-	for i, t := range c.types {
-		ranks[i] = len(t.Shape)
-	}
+	ranks := lists.Map(c.types, func(t graph.Type) int { return len(t.Shape) })
 	in, out, err := Equation(c.Node, ranks...)
 	if err != nil {
 		panic(failure{err})

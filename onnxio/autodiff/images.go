@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -35,7 +36,7 @@ func channelSums(c *Call, _ int) string {
 // read it: output_padding, which ConvTranspose takes to be less than a stride.
 func (c *Call) spreadKernel(small, kernel string, ws []window) string {
 	attrs := c.moving(ws, stride, dilation)
-	if rest := mapped(ws, func(w window) int64 { return max(0, -w.end) }); slices.Max(rest) > 0 {
+	if rest := lists.Map(ws, func(w window) int64 { return max(0, -w.end) }); slices.Max(rest) > 0 {
 		attrs = append(attrs, graph.IntsAttr("output_padding", rest...))
 	}
 	return c.Op("ConvTranspose", []string{small, kernel}, attrs...)
@@ -246,16 +247,16 @@ func (c *Call) fit(w *window) error {
 }
 
 func results(ws []window) graph.Shape {
-	return graph.Fixed(mapped(ws, func(w window) int64 { return w.result })...)
+	return graph.Fixed(lists.Map(ws, func(w window) int64 { return w.result })...)
 }
 
 // moving makes the attributes of a node. Padding cannot be negative: the caller sees to elements that are not read.
 func (c *Call) moving(ws []window, stride, dilation func(w window) int64) []graph.Attr {
-	pads := append(mapped(ws, func(w window) int64 { return w.begin }),
-		mapped(ws, func(w window) int64 { return max(0, w.end) })...)
+	pads := append(lists.Map(ws, func(w window) int64 { return w.begin }),
+		lists.Map(ws, func(w window) int64 { return max(0, w.end) })...)
 	return []graph.Attr{
-		graph.IntsAttr("dilations", mapped(ws, dilation)...), graph.IntAttr("group", c.Node.Int("group", 1)),
-		graph.IntsAttr("pads", pads...), graph.IntsAttr("strides", mapped(ws, stride)...),
+		graph.IntsAttr("dilations", lists.Map(ws, dilation)...), graph.IntAttr("group", c.Node.Int("group", 1)),
+		graph.IntsAttr("pads", pads...), graph.IntsAttr("strides", lists.Map(ws, stride)...),
 	}
 }
 

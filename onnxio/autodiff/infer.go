@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -262,15 +263,7 @@ func fixed(s graph.Shape) bool {
 	return !slices.ContainsFunc(s, func(d graph.Dim) bool { return d.Size < 0 })
 }
 
-func sizes(s graph.Shape) []int64 { return mapped(s, func(d graph.Dim) int64 { return d.Size }) }
-
-func mapped[S, T any](s []S, f func(S) T) []T {
-	out := make([]T, len(s))
-	for i, x := range s {
-		out[i] = f(x)
-	}
-	return out
-}
+func sizes(s graph.Shape) []int64 { return lists.Map(s, func(d graph.Dim) int64 { return d.Size }) }
 
 func sameDim(a, b graph.Dim) bool {
 	return a.Size == b.Size && (a.Size >= 0 || a.Param == b.Param)
@@ -357,7 +350,7 @@ func normal(axis int64, r int) int64 {
 }
 
 func normals(axes []int64, r int) []int64 {
-	out := mapped(axes, func(a int64) int64 { return normal(a, r) })
+	out := lists.Map(axes, func(a int64) int64 { return normal(a, r) })
 	slices.Sort(out)
 	return slices.Compact(out)
 }

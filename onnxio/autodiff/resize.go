@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -125,11 +126,8 @@ func resize(c *Call) string {
 		at := c.coordinates(r)
 		switch mode {
 		case "nearest":
-			list := make([]int64, len(at))
-			for i, x := range at {
-				list[i] = min(max(c.nearest(x), 0), r.in-1)
-			}
-			y = c.Op("Gather", []string{y, c.b.vector(list...)}, graph.IntAttr("axis", r.axis))
+			from := lists.Map(at, func(x float64) int64 { return min(max(c.nearest(x), 0), r.in-1) })
+			y = c.Op("Gather", []string{y, c.b.vector(from...)}, graph.IntAttr("axis", r.axis))
 		case "linear", "cubic":
 			y = c.along(y, r.axis, c.weights(mode, r, at), r.out)
 		default:

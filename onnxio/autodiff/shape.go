@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -232,11 +233,9 @@ func indexing() []Operator {
 			if int64(len(parts)) != n {
 				c.Fail("%d sizes for %d outputs", len(parts), n)
 			}
-			out := make([]graph.Type, n)
-			for i, k := range parts {
-				out[i] = graph.Type{DType: c.types[0].DType, Shape: replaced(s, axis, graph.Dim{Size: k})}
-			}
-			return out
+			return lists.Map(parts, func(k int64) graph.Type {
+				return graph.Type{DType: c.types[0].DType, Shape: replaced(s, axis, graph.Dim{Size: k})}
+			})
 		}, grads: []Rule{joined}},
 		{Name: "Slice", need: 3, infer: func(c *Call) []graph.Type {
 			cuts := c.cuts()

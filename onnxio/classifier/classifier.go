@@ -217,7 +217,7 @@ func (w *want) rows(v []float32, n int) []float32 {
 	return out
 }
 
-func (c *Model) run(ctx context.Context, key string, build builder, x []float32, wants []want) ([][]float32, error) {
+func (c *Model) run(ctx context.Context, key string, build buildModel, x []float32, wants []want) ([][]float32, error) {
 	n, err := c.count(x)
 	if err != nil {
 		return nil, err
@@ -314,9 +314,9 @@ func (c *Model) forward() (*graph.Model, error) {
 	return m, nil
 }
 
-type builder func() (*graph.Model, error)
+type buildModel func() (*graph.Model, error)
 
-func (c *Model) session(key string, build builder) (*ort.Session, error) {
+func (c *Model) session(key string, build buildModel) (*ort.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sessions == nil {

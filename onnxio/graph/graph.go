@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"cfq/internal/lists"
 )
 
 // Model is one ONNX model.
@@ -195,9 +197,7 @@ func (g *Graph) DataInputs() []Value {
 func (g *Graph) Sort() {
 	producers, defined := g.Producers(), map[string]bool{}
 	ordered := !slices.ContainsFunc(g.Nodes, func(n *Node) bool {
-		for _, o := range n.Outputs {
-			defined[o] = true
-		}
+		lists.Mark(defined, n.Outputs...)
 		return slices.ContainsFunc(n.Inputs, func(in string) bool { return producers[in] != nil && !defined[in] })
 	})
 	if ordered || slices.ContainsFunc(g.Nodes, (*Node).HasGraphs) {
@@ -275,9 +275,7 @@ func (g *Graph) Check() error {
 				bad("%s uses %q, which nothing defines", n.Label(), in)
 			}
 		}
-		for _, o := range n.Outputs {
-			defined[o] = true
-		}
+		lists.Mark(defined, n.Outputs...)
 	}
 	for _, v := range g.Outputs {
 		if !defined[v.Name] {
@@ -379,11 +377,7 @@ func (g *Graph) Prune() {
 
 // Names returns the names of values, in their order.
 func Names(values []Value) []string {
-	all := make([]string, len(values))
-	for i, v := range values {
-		all[i] = v.Name
-	}
-	return all
+	return lists.Map(values, func(v Value) string { return v.Name })
 }
 
 // Builder appends nodes to a graph under names that are not yet taken. The zero Builder is not usable; call NewBuilder.
@@ -397,17 +391,13 @@ type Builder struct {
 // NewBuilder makes a builder that appends to g.
 func NewBuilder(g *Graph, prefix string) *Builder {
 	b := &Builder{G: g, Prefix: prefix, taken: map[string]bool{}, count: map[string]int{}}
-	for _, v := range g.Inputs {
-		b.taken[v.Name] = true
-	}
+	lists.Mark(b.taken, Names(g.Inputs)...)
 	for _, t := range g.Inits {
 		b.taken[t.Name] = true
 	}
 	for _, n := range g.Nodes {
 		b.taken[n.Name] = true
-		for _, o := range n.Outputs {
-			b.taken[o] = true
-		}
+		lists.Mark(b.taken, n.Outputs...)
 	}
 	return b
 }
@@ -435,9 +425,7 @@ func (b *Builder) Append(n *Node) {
 	if n.Name == "" {
 		n.Name = b.Name("n_" + n.Op)
 	}
-	for _, o := range n.Outputs {
-		b.taken[o] = true
-	}
+	lists.Mark(b.taken, n.Outputs...)
 	b.G.Nodes = append(b.G.Nodes, n)
 }
 

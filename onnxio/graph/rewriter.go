@@ -1,6 +1,10 @@
 package graph
 
-import "slices"
+import (
+	"slices"
+
+	"cfq/internal/lists"
+)
 
 // Pass is one step that rewrites a model, and the step that gives a graph made of the result back what it took away.
 type Pass struct {
@@ -139,11 +143,7 @@ func (r *Rewriter) Forget(value string) {
 }
 
 // Retire says that a rewrite replaced constants: Sweep drops them where nothing else uses them.
-func (r *Rewriter) Retire(names ...string) {
-	for _, name := range names {
-		r.retired[name] = true
-	}
-}
+func (r *Rewriter) Retire(names ...string) { lists.Mark(r.retired, names...) }
 
 // Sweep drops retired constants that nothing uses, and the types of values that are gone.
 func (r *Rewriter) Sweep() {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"cfq/internal/lists"
 )
 
 // DType is TensorProto.DataType; values are the standard's.
@@ -240,11 +242,7 @@ func (s Shape) String() string {
 	if s == nil {
 		return "*"
 	}
-	parts := make([]string, len(s))
-	for i, d := range s {
-		parts[i] = d.String()
-	}
-	return "[" + strings.Join(parts, ",") + "]"
+	return "[" + strings.Join(lists.Map(s, Dim.String), ",") + "]"
 }
 
 // String writes d as its size or else its symbol, quoted when it is not plain, and

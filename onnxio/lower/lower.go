@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -58,9 +59,7 @@ func sizesOf(v graph.Value) (dims []int64, size int) {
 func used(nodes []*graph.Node) map[string]bool {
 	all := map[string]bool{}
 	for _, n := range nodes {
-		for _, in := range n.Inputs {
-			all[in] = true
-		}
+		lists.Mark(all, n.Inputs...)
 	}
 	return all
 }
@@ -175,9 +174,7 @@ func (f *Signature) split(g *graph.Graph) {
 		}
 	}
 	uses := used(f.back)
-	for _, v := range f.file.Graph.Outputs {
-		uses[v.Name] = true
-	}
+	lists.Mark(uses, graph.Names(f.file.Graph.Outputs)...)
 	g.Nodes, g.Outputs = kept, numbers
 	for _, n := range kept { // what is needed behind it stays a value of the model
 		for _, o := range n.Outputs {

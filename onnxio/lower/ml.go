@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -233,13 +234,8 @@ func texts(t *graph.Tensor) []string {
 }
 
 func words(texts [][]byte, numbers []int64) (out []string) {
-	for _, s := range texts {
-		out = append(out, string(s))
-	}
-	for _, i := range numbers {
-		out = append(out, strconv.FormatInt(i, 10))
-	}
-	return out
+	out = lists.Map(texts, func(s []byte) string { return string(s) })
+	return append(out, lists.Map(numbers, func(i int64) string { return strconv.FormatInt(i, 10) })...)
 }
 
 func keys(n *graph.Node) []string {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -291,11 +292,7 @@ type columnBlock struct {
 func (t *tables) blocks(f *boundary) ([]columnBlock, error) {
 	elems := t.z.elems[f.value]
 	if t.z.numbers(f.value) {
-		owner := make([]int, len(elems))
-		for e := range elems {
-			owner[e] = elems[e].column
-		}
-		return join(t.z.columns, owner), nil
+		return join(t.z.columns, lists.Map(elems, func(e elem) int { return e.column })), nil
 	}
 	owner := make([]int, len(f.rows[0]))
 	for e := range owner {
@@ -375,11 +372,7 @@ func (t *tables) rewrite(g *graph.Graph) error {
 			w.number(v)
 		}
 	}
-	var errs []error
-	for _, f := range t.z.boundaries {
-		errs = append(errs, w.boundary(f))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(lists.Map(t.z.boundaries, w.boundary)...); err != nil {
 		return err
 	}
 	shapes := map[string]string{}
@@ -554,9 +547,7 @@ func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]i
 	var lookups []*graph.Node
 	for _, n := range m.Graph.Nodes {
 		if !slices.ContainsFunc(n.Inputs, func(in string) bool { return !fixed[in] }) {
-			for _, out := range n.Outputs {
-				fixed[out] = true
-			}
+			lists.Mark(fixed, n.Outputs...)
 		} else if (n.Is("Gather") || n.Is("GatherElements")) && fixed[n.Input(0)] && constant(m.Graph, n.Input(0)) == nil {
 			lookups = append(lookups, n)
 		}
@@ -566,10 +557,7 @@ func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]i
 	}
 	m = m.Clone()
 	b := graph.NewBuilder(m.Graph, "cfq.rows.")
-	var shapes []string
-	for _, n := range lookups {
-		shapes = append(shapes, b.Op("Shape", []string{n.Input(0)}))
-	}
+	shapes := lists.Map(lookups, func(n *graph.Node) string { return b.Op("Shape", []string{n.Input(0)}) })
 	o.Level = ort.Disabled
 	out, err := ort.Evaluate(ctx, m, o, nil, shapes...)
 	if err != nil {

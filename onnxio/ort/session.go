@@ -23,6 +23,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
@@ -534,11 +535,7 @@ func newTexts(t *graph.Tensor) (ort.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := make([]string, len(t.Strings))
-	for i, s := range t.Strings {
-		list[i] = string(s)
-	}
-	if err := v.SetContents(list); err != nil {
+	if err := v.SetContents(lists.Map(t.Strings, func(s []byte) string { return string(s) })); err != nil {
 		return nil, errors.Join(err, v.Destroy())
 	}
 	return v, nil

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
@@ -158,11 +159,7 @@ func (c *contraction) reordered(v []float64, from, to string) []float64 {
 	if perm == nil {
 		return v
 	}
-	var dims []int64
-	for _, d := range c.shape(from) {
-		dims = append(dims, d.Size)
-	}
-	return permuted(v, dims, perm)
+	return permuted(v, lists.Map(c.shape(from), func(d graph.Dim) int64 { return d.Size }), perm)
 }
 
 // contract gives the product n of a value and stored weights the form of a layer. One matrix for all places is a dense
@@ -269,10 +266,7 @@ func (f *flattener) merge(n *graph.Node) bool {
 		return false
 	}
 	f.turns[n], f.turns[first] = true, true // one that nothing reads any more goes away
-	perm := make([]int64, len(b))
-	for i, k := range b {
-		perm[i] = a[k]
-	}
+	perm := lists.Map(b, func(k int64) int64 { return a[k] })
 	n.Inputs[0] = first.Input(0)
 	if slices.IsSorted(perm) && f.Bypass(n) {
 		return true

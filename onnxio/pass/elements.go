@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -115,9 +116,7 @@ func (c *conversion) computed() map[string]bool {
 			read[in] = read[in] || !n.Is("Cast")
 		}
 	}
-	for _, v := range c.m.Graph.Outputs {
-		read[v.Name] = true
-	}
+	lists.Mark(read, graph.Names(c.m.Graph.Outputs)...)
 	return read
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -217,15 +218,10 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) error {
 func prefix(n *graph.Node) string { return cmp.Or(n.Name, n.Outputs[0]) + "/" }
 
 func (r *inliner) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *nameScope) error {
-	made := map[string]bool{}
-	for _, m := range nodes {
-		for _, o := range m.Outputs {
-			made[o] = true
-		}
-	}
+	made := (&graph.Graph{Nodes: nodes}).Producers()
 	var copies []int
 	for i, out := range n.Outputs {
-		if _, taken := s.names[outputs[i]]; made[outputs[i]] && !taken && out != "" {
+		if _, taken := s.names[outputs[i]]; made[outputs[i]] != nil && !taken && out != "" {
 			s.names[outputs[i]] = out
 		} else if out != "" {
 			copies = append(copies, i)
@@ -279,11 +275,7 @@ func (r *inliner) branch(n *graph.Node, s *nameScope) error {
 		t.Name = inner.prefix + local
 		inner.names[local] = r.Const(t)
 	}
-	var outputs []string
-	for _, v := range g.Outputs {
-		outputs = append(outputs, v.Name)
-	}
-	return r.body(g.Nodes, outputs, n, inner)
+	return r.body(g.Nodes, graph.Names(g.Outputs), n, inner)
 }
 
 func (r *inliner) condition(name string) (bool, error) {
@@ -352,9 +344,7 @@ func (c *conditional) need(name string) error {
 		}
 	}
 	c.g.Nodes = append(c.g.Nodes, n)
-	for _, o := range n.Outputs {
-		c.seen[o] = true
-	}
+	lists.Mark(c.seen, n.Outputs...)
 	return nil
 }
 

@@ -160,7 +160,7 @@ func changes() map[string][]change {
 		"Scatter": {{11, func(_ *upgrader, n *graph.Node) error { n.Op = "ScatterElements"; return nil }}},
 	}
 	for op, version := range map[string]int64{"Upsample": 10, "Resize": 11, "RoiAlign": 16, "GridSample": 20, "DFT": 20} {
-		t[op] = []change{{version, unknown}}
+		t[op] = []change{{version, notUpgraded}}
 	}
 	for _, op := range []string{
 		"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
@@ -177,7 +177,7 @@ func changes() map[string][]change {
 	return t
 }
 
-func unknown(*upgrader, *graph.Node) error {
+func notUpgraded(*upgrader, *graph.Node) error {
 	return errors.New("is of an operator that cannot be upgraded: export the model at a newer opset")
 }
 

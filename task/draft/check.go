@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -293,7 +294,7 @@ func otherScale(std, data float64) bool { return std > 2*data || std < data/2 }
 
 func (p *profile) seen(n *task.Standardized) *profile {
 	seen := *p
-	seen.points = mapped(p.points, n.Seen)
+	seen.points = lists.Map(p.points, n.Seen)
 	return &seen
 }
 

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"unicode"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -572,7 +573,9 @@ func (d *drafter) write() (*Draft, error) {
 		About: fmt.Sprintf("A draft from %s of %s. What people can change, how far, and at what cost is for you to say.",
 			message.Count(d.table.Rows, "row"), message.Legible(d.o.File)),
 		Data: d.table.Data, Guessed: d.o.Label == "", Index: index,
-		Inputs: d.o.inputs, Made: d.inputs(), Inferred: d.o.Encoding == nil, Ordered: d.o.Features != nil,
+		pageQuestions: pageQuestions{
+			Inputs: d.o.inputs, Made: d.inputs(), Inferred: d.o.Encoding == nil, Ordered: d.o.Features != nil,
+		},
 	}
 	p.Data.Missing = d.missing()
 	p.Missing = len(p.Data.Missing) > 0 || p.Data.Delimiter == 0
@@ -599,7 +602,8 @@ func (d *drafter) write() (*Draft, error) {
 			p.Numbers = true
 			if n.Missing != nil && f.Actionable {
 				rows := message.Percent(float64(f.from.rowsOf(n.Missing))/float64(d.table.Rows), 1)
-				p.Codes = append(p.Codes, fmt.Sprintf("%s in %s (%s of the rows)", numbers(n.Missing), message.Legible(f.Name), rows))
+				p.Codes = append(p.Codes,
+					fmt.Sprintf("%s in %s (%s of the rows)", numbers(n.Missing), message.Legible(f.Name), rows))
 			}
 		}
 		p.Categories = p.Categories || f.Encoding.Kind() == "onehot"
@@ -655,17 +659,9 @@ func wrap(lead string, items []string, end, indent string) string {
 	return b.String()
 }
 
-func mapped[T, U any](list []T, of func(T) U) []U {
-	out := make([]U, len(list))
-	for i, v := range list {
-		out[i] = of(v)
-	}
-	return out
-}
+func decimals(v []float64) []string { return lists.Map(v, task.Decimal) }
 
-func decimals(v []float64) []string { return mapped(v, task.Decimal) }
-
-func texts(v []string) []string { return mapped(v, scalar) }
+func texts(v []string) []string { return lists.Map(v, scalar) }
 
 func scalar(s string) string {
 	word := regexp.MustCompile(`^[A-Za-z](?:[\w./+()-]| [\w./+()])*$`)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -75,7 +76,7 @@ func (p *imageDraft) draft(ctx context.Context, from Source, o Options, m *Model
 	if err != nil {
 		return nil, err
 	}
-	labels := mapped(people.Kept, func(kept []string) string { return kept[0] })
+	labels := lists.Map(people.Kept, func(kept []string) string { return kept[0] })
 	if p.favourable != "" && p.label != "" && task.Find(labels, p.favourable) < 0 {
 		return nil, fmt.Errorf("column %s has no value %q in %d rows", p.label, p.favourable, people.N)
 	}
@@ -112,7 +113,7 @@ func (p *imageDraft) write(file string) (*Draft, error) {
 		About: fmt.Sprintf("A draft from %s. Which pixels can change, how far, and at what cost is for you to say: "+
 			"sparsity.max_features bounds how many.", message.Legible(file)),
 		Data: task.Data{Label: p.label, Favourable: p.favourable}, Missing: true,
-		Index: p.index, Asked: p.asked, Image: true,
+		Index: p.index, pageQuestions: pageQuestions{Asked: p.asked}, Image: true,
 		Features: []pageFeature{{Keys: wrap("  - {", keys, "}", "     ")}},
 	}
 	return out.draft(p.notes)

@@ -26,12 +26,15 @@ type page struct {
 	Drop        []string // columns that are no features, with comments
 	Missing     bool     // Data.Missing is written
 	Index       int      // class index of the favourable outcome, -1: not known
-	Asked       []string // questions about all features
 	Features    []pageFeature
 	Image       bool
 	MaxFeatures int // 0 is no limit
+	pageQuestions
+}
 
-	// Of a table, what questions about all features depend on.
+// pageQuestions are the questions about all features, or what they depend on.
+type pageQuestions struct {
+	Asked               []string // of images
 	Inputs, Made        int      // of the model, 0 where it is not known, and of the features
 	Columns             []string // of the features
 	Codes               []string // numbers that are taken for "not known", and where

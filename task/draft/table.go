@@ -16,6 +16,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -86,9 +87,7 @@ func readFrom(ctx context.Context, r io.Reader, names []string, o task.ReadOptio
 		case err != nil && (t.Names == nil || !errors.As(err, &bad)):
 			return nil, err
 		case t.Names == nil:
-			for _, name := range rec {
-				t.Names = append(t.Names, strings.TrimSpace(name))
-			}
+			t.Names = lists.Map(rec, strings.TrimSpace)
 		case pick.Next():
 			t.add(rec, err == nil)
 		}
@@ -367,11 +366,11 @@ func (p *profile) share(v string) float64 {
 	return task.Rounded(float64(n)/float64(max(p.col.rows, 1)), 6)
 }
 
-func (p *profile) shares(values []string) []float64 { return mapped(values, p.share) }
+func (p *profile) shares(values []string) []float64 { return lists.Map(values, p.share) }
 
 func (p *profile) reaching(thresholds []float64) []float64 {
 	all := floats.Sum(p.weights)
-	return mapped(thresholds, func(t float64) float64 {
+	return lists.Map(thresholds, func(t float64) float64 {
 		at, _ := slices.BinarySearch(p.points, t)
 		return short(floats.Sum(p.weights[at:]) / all)
 	})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/task"
 )
 
@@ -37,9 +38,7 @@ func open(r io.Reader, t *task.Task, o Options) (*Reader, error) {
 	case first.problem != nil:
 		return nil, fmt.Errorf("the header: %w", first.problem)
 	}
-	for _, name := range first.fields {
-		in.columns = append(in.columns, strings.TrimSpace(name))
-	}
+	in.columns = lists.Map(first.fields, strings.TrimSpace)
 	in.columns[0] = strings.TrimPrefix(in.columns[0], "\ufeff") // a byte order mark
 	return in, nil
 }

@@ -1,0 +1,20 @@
+// Package lists makes lists and sets of lists, where packages slices and maps have nothing.
+//
+// In: a list, and what to make of an element. Out: a list as long as it, or a set. The invariant: the order stays.
+package lists
+
+// Map returns what of makes of each element of list.
+func Map[T, U any](list []T, of func(T) U) []U {
+	out := make([]U, len(list))
+	for i, v := range list {
+		out[i] = of(v)
+	}
+	return out
+}
+
+// Mark adds keys to a set.
+func Mark[K comparable](set map[K]bool, keys ...K) {
+	for _, k := range keys {
+		set[k] = true
+	}
+}
