@@ -30,6 +30,7 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
+	debug.SetTraceback("crash") // a crash of the runtime, as where memory ends, exits with 2 otherwise, like wrong usage
 	os.Exit(start(os.Args[1:], os.Stdout, os.Stderr))
 }
 
