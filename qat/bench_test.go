@@ -1,7 +1,6 @@
 package qat
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
 	"syscall"
@@ -18,8 +17,7 @@ import (
 // after Adult's task, of whom three quarters are refused.
 type bench struct {
 	*problem
-	set    *constraint.Set
-	teach  recourse.TeacherOptions
+	source Source
 	points []Points
 }
 
@@ -28,10 +26,9 @@ func newBench(b *testing.B) *bench {
 	rng := rand.New(rand.NewPCG(1, 1))
 	t, err := task.Load("../reproduce/testdata/tasks/adult.yaml")
 	must.Do(b, err)
-	n := &bench{teach: recourse.TeacherOptions{Workers: 1}}
-	if n.set, err = constraint.Compile(t); err != nil {
-		b.Fatal(err)
-	}
+	n := &bench{source: Source{
+		Set: must.Get(constraint.Compile(t))(b), Teacher: recourse.TeacherOptions{Workers: 1},
+	}}
 	const people = 4096
 	facts := Points{Kind: Factual, X: make([]float32, people*t.Dim())}
 	for person := range slices.Chunk(facts.X, t.Dim()) {
@@ -55,28 +52,8 @@ func newBench(b *testing.B) *bench {
 	n.problem = planned(b, m, compute{bits: 4})
 	facts.Margins = margins(b, n.full, facts.X)
 	n.points = []Points{facts}
-	teach := func(ctx context.Context, people []int) ([]float32, error) {
-		return recourse.Teacher(ctx, n.full, n.set, n.x(people), n.teach)
-	}
-	n.points = append(n.points, taughtPoints(b, teach, facts, t.Dim()))
+	n.points = append(n.points, n.taughtPoints(b, n.source, facts))
 	return n
-}
-
-func (n *bench) x(people []int) []float32 { return RowsAt(n.points[0].X, n.dim, people) }
-
-// Steps implements Recourse.
-func (n *bench) Steps(ctx context.Context, m *StudentModel, people []int) (Steps, error) {
-	o, trace := n.teach, recourse.Trace{}
-	o.Trace = &trace
-	_, err := recourse.Teacher(ctx, m, n.set, n.x(people), o)
-	return Steps(trace), err
-}
-
-// Cost implements Recourse.
-func (n *bench) Cost(person int, action, grad []float32) float64 {
-	x := n.x([]int{person})
-	n.set.Slope(x, action, grad)
-	return n.set.Cost(x, action)
 }
 
 // BenchmarkStep times a step with its draw: weights in their own units (lsq) and of their scale (ratios) on 256 rows;
@@ -95,8 +72,8 @@ func BenchmarkStep(b *testing.B) {
 		{"match paper", Spec{Objective: Match, Quantizers: LSQ}, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			n.teach.Plain = c.plain
-			source := Source{Recourse: n, Unrolled: 3}
+			source := n.source
+			source.Teacher.Plain = c.plain
 			s := compiled(b, n.network(n.full), source, c.spec, nil)
 			t := newTrainer(s)
 			t.replace(n.points)

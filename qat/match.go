@@ -10,6 +10,7 @@ import (
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/recourse"
 )
 
 // Names of the columns of the matching term; those of a step end in its number.
@@ -72,7 +73,7 @@ func matchTerm() lossTerm {
 		dim := b.job.dim()
 		column := func(name string, width int) string { return b.column(name, b.job.Batch, width) }
 		var at, step, active string
-		for t := range b.job.source.Unrolled {
+		for t := range b.job.source.Teacher.Steps {
 			point := column(fmt.Sprint(pointName, t), dim)
 			if t > 0 {
 				at = b.attached(point, step, active)
@@ -188,8 +189,11 @@ func (t *trainer) match(ctx context.Context) error {
 		}
 	}
 	x, taught := t.next.x[:batch*dim], t.next.x[batch*dim:]
-	steps, err := t.job.source.Recourse.Steps(ctx, &StudentModel{t.trainStep}, people)
-	if err != nil {
+	from, steps := &t.job.source, recourse.Trace{}
+	o := from.Teacher
+	o.Progress, o.Workers, o.Sample, o.Noise, o.Trace = nil, 1, 0, 0, &steps
+	persons := RowsAt(t.pools[Factual].X, dim, people)
+	if _, err := recourse.Teacher(ctx, studentModel{t.trainStep}, from.Set.Select(people), persons, o); err != nil {
 		return fmt.Errorf("the student's recourse: %w", err)
 	}
 	column := func(name string, width int) []float32 {
@@ -204,7 +208,7 @@ func (t *trainer) match(ctx context.Context) error {
 	action, want, price := column(actionName, dim), column(wantedName, dim), column(priceName, dim)
 	dearer := column(dearerName, 1)
 	var before []float32
-	for k := range t.job.source.Unrolled {
+	for k := range o.Steps {
 		point, size, active := column(fmt.Sprint(pointName, k), dim), column(fmt.Sprint(sizeName, k), 1),
 			column(fmt.Sprint(activeName, k), dim)
 		copy(point, x)
@@ -222,17 +226,18 @@ func (t *trainer) match(ctx context.Context) error {
 		}
 		before = after
 	}
-	unused := make([]float32, dim)
 	for i, at := range slots {
+		person, set := persons[i*dim:(i+1)*dim], from.Set.Person(people[i])
 		own, theirs := before[i*dim:(i+1)*dim], want[at*dim:(at+1)*dim]
 		copy(action[at*dim:], own)
 		for j := range theirs { // where both end at the same point, rounding must not make a difference that counts
-			if theirs[j] = taught[i*dim+j] - x[at*dim+j]; x[at*dim+j]+own[j] == taught[i*dim+j] {
+			if theirs[j] = taught[i*dim+j] - person[j]; person[j]+own[j] == taught[i*dim+j] {
 				theirs[j] = own[j]
 			}
 		}
 		slope := price[at*dim : (at+1)*dim]
-		more := t.job.source.Recourse.Cost(people[i], own, slope) - t.job.source.Recourse.Cost(people[i], theirs, unused)
+		set.Slope(person, own, slope)
+		more := set.Cost(person, own) - set.Cost(person, theirs)
 		for j, p := range slope {
 			more -= float64(p) * float64(own[j])
 		}

@@ -1,7 +1,6 @@
 package qat
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -9,84 +8,35 @@ import (
 
 	"cfq/internal/must"
 	"cfq/quant"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/task"
 )
 
-// box is what people can change in these tests: every input but the first, within a distance of the person. An action
-// costs the root of its squares.
-type box struct {
-	k     int
-	reach float32
-	x     []float32 // of the factual points
-	dim   int
-	full  lossGrads // the full-precision model
-}
+// reach is how far people can change every input but the first.
+const reach = 0.25
 
-type lossGrads interface {
-	LossGrads(ctx context.Context, x []float32) (m, g []float32, err error)
-}
-
-const boxAlpha = 0.9
-
-func (b *box) steps(ctx context.Context, m lossGrads, people []int) (s Steps, err error) {
-	delta, points := make([]float32, len(people)*b.dim), make([]float32, len(people)*b.dim)
-	for range b.k {
-		for i, person := range people {
-			for j := range b.dim {
-				points[i*b.dim+j] = b.x[person*b.dim+j] + delta[i*b.dim+j]
-			}
-		}
-		_, g, err := m.LossGrads(ctx, points)
-		if err != nil {
-			return s, err
-		}
-		next, sizes := make([]float32, len(delta)), make([]float32, len(people))
-		for i := range people {
-			sizes[i] = boxAlpha * float32(1+i%2)
-			for j := 1; j < b.dim; j++ {
-				v := delta[i*b.dim+j] - sizes[i]*g[i*b.dim+j]
-				next[i*b.dim+j] = min(max(v, -b.reach), b.reach)
-			}
-		}
-		s.Actions, s.Sizes = append(s.Actions, next), append(s.Sizes, sizes)
-		delta = next
+// boxed is what people can change in these tests, at a cost that is the root of an action's squares.
+func boxed(t *testing.T, dim int) *constraint.Set {
+	t.Helper()
+	text := "version: 1\ncost: {norm: l2, weights: uniform}\nfeatures:\n  - {name: x0, kind: numeric, mean: 0, std: 1, " +
+		"actionable: false}\n"
+	for i := 1; i < dim; i++ {
+		text += fmt.Sprintf("  - {name: x%d, kind: numeric, mean: 0, std: 1, max_change: %v}\n", i, reach)
 	}
-	return s, nil
-}
-
-func (b *box) Steps(ctx context.Context, m *StudentModel, people []int) (Steps, error) {
-	return b.steps(ctx, m, people)
-}
-
-func (b *box) teach(ctx context.Context, people []int) ([]float32, error) {
-	s, err := b.steps(ctx, b.full, people)
-	if err != nil {
-		return nil, err
-	}
-	return s.Actions[b.k-1], nil
-}
-
-func (b *box) Cost(_ int, action, grad []float32) float64 {
-	var squares float64
-	for _, v := range action {
-		squares += float64(v) * float64(v)
-	}
-	cost := math.Sqrt(squares)
-	for j, v := range action {
-		if grad[j] = 0; v != 0 {
-			grad[j] = float32(float64(v) / cost)
-		}
-	}
-	return cost
+	return must.Get(constraint.Compile(must.Get(task.Parse("task.yaml", []byte(text)))(t)))(t)
 }
 
 // matched is a problem whose second layer is in float, with points of people and what they can change.
-func matched(t *testing.T, logits, people, k int, reach float32) (*problem, *box, []Points) {
+func matched(t *testing.T, logits, people, k int) (*problem, Source, []Points) {
 	t.Helper()
 	p := wide(t, uint64(20+logits), -1, logits, compute{bits: 3})
 	p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
 	facts := must.Get(p.points(t.Context(), rand.New(rand.NewPCG(4, 4)), Factual, people))(t)
-	b := &box{k: k, reach: reach, x: facts.X, dim: p.dim, full: p.full}
-	return p, b, []Points{facts, taughtPoints(t, b.teach, facts, p.dim)}
+	s := Source{Set: boxed(t, p.dim), Teacher: recourse.TeacherOptions{Steps: k, StepSize: 0.9, Plain: true, Workers: 1}}
+	teacher := s
+	teacher.Teacher.StepSize = 0.6 // or both would end at the same corners, where the loss has no gradient
+	return p, s, []Points{facts, p.taughtPoints(t, teacher, facts)}
 }
 
 // gradient is that of the cross-entropy with the target class by the inputs.
@@ -108,9 +58,9 @@ func (p *problem) gradient(slots []paramSlot, params, x []float64, target int) [
 func TestMatch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ logits, k int }{{1, 1}, {2, 1}, {2, 3}, {3, 2}} {
-		p, recourse, points := matched(t, c.logits, 12, c.k, 0.15)
+		p, source, points := matched(t, c.logits, 12, c.k)
 		m := p.written(t, p.plans())
-		tr := newTrainer(compiled(t, p.network(m), Source{Recourse: recourse, Unrolled: c.k}, Spec{
+		tr := newTrainer(compiled(t, p.network(m), source, Spec{
 			Objective: Match, Optimizer: Optimizer{Batch: 10, Seed: 5},
 			Weights: Weights{Eta: new(0.7), Alpha1: new(1.7), Alpha2: new(2.3)},
 		}, nil))
@@ -141,7 +91,7 @@ func TestMatch(t *testing.T) {
 						p.gradient(s.slots, start, plus(x, there), m.Target())
 					for j := 1; j < p.dim; j++ {
 						step := there[j] - size*then[j]
-						projected := min(max(step, -float64(recourse.reach)), float64(recourse.reach))
+						projected := min(max(step, -reach), reach)
 						if projected != step {
 							clipped++
 						} else {
@@ -187,12 +137,12 @@ func plus(x, d []float64) []float64 {
 // A step has room for its people and their teacher points, and a little more; what fills it up counts nothing.
 func TestRowsOfPairs(t *testing.T) {
 	t.Parallel()
-	p, recourse, points := matched(t, 2, 12, 1, 0.15)
+	p, source, points := matched(t, 2, 12, 1)
 	few := &points[1] // half of those who are refused keep theirs
 	few.Source, few.X = few.Source[:len(few.Source)/2], few.X[:len(few.X)/2/p.dim*p.dim]
 	m := p.written(t, p.plans())
 	run := func(fill bool) (sizes map[int]int, losses []float64, params []float32) {
-		tr := newTrainer(compiled(t, p.network(m), Source{Recourse: recourse},
+		tr := newTrainer(compiled(t, p.network(m), source,
 			Spec{Objective: Hinge, Optimizer: Optimizer{Batch: 64, Seed: 5}}, nil))
 		tr.replace(points)
 		if fill {

@@ -15,6 +15,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
+	"cfq/recourse"
 )
 
 // problem is a random network and plans of it that round to the nearest codes.
@@ -246,9 +247,7 @@ func (p *problem) points(ctx context.Context, r *rand.Rand, kind Kind, rows int)
 }
 
 // taughtPoints are where actions under the full-precision model lead those whom it refuses.
-func taughtPoints(
-	t testing.TB, teach func(ctx context.Context, people []int) ([]float32, error), facts Points, dim int,
-) Points {
+func (p *problem) taughtPoints(t testing.TB, s Source, facts Points) Points {
 	t.Helper()
 	out := Points{Kind: Teacher}
 	for i, m := range facts.Margins {
@@ -256,11 +255,9 @@ func taughtPoints(
 			out.Source = append(out.Source, i)
 		}
 	}
-	actions := must.Get(teach(context.Background(), out.Source))(t)
-	out.X = RowsAt(facts.X, dim, out.Source)
-	for i, v := range actions {
-		out.X[i] += v
-	}
+	out.X = RowsAt(facts.X, p.dim, out.Source)
+	actions := must.Get(recourse.Teacher(context.Background(), p.full, s.Set, out.X, s.Teacher))(t)
+	recourse.Point(out.X, out.X, actions)
 	return out
 }
 

@@ -11,6 +11,7 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/quant"
+	"cfq/recourse/constraint"
 )
 
 // forward is the network of a problem with dense layers, in double precision, with parameters as a step has them:
@@ -287,7 +288,7 @@ func TestPointsOfObjectives(t *testing.T) {
 	for _, doc := range Objectives() {
 		net := p.network(m)
 		net.Members = []string{"any"}
-		j := must.Get((Spec{Objective: doc.Name}).resolve(net, Source{Groups: 1, Recourse: &box{}}))(t)
+		j := must.Get((Spec{Objective: doc.Name}).resolve(net, Source{Groups: 1, Set: &constraint.Set{}}))(t)
 		tr := newTrainer(&trainStep{job: j})
 		d := must.Get(p.draw(t.Context(), 0, [Kinds]int{}, nil))(t)
 		d.Points[Factual].Groups = make([]float32, 200)

@@ -5,6 +5,8 @@ import (
 
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
 )
 
 // Kind says where points come from.
@@ -51,32 +53,20 @@ type DrawFunc func(ctx context.Context, round int, use [Kinds]int, now []Trained
 type Source struct {
 	Draw   DrawFunc
 	Groups int // of people, as Points.Groups has them
-	// Recourse finds the network's own actions during training, for objectives that unroll them.
-	Recourse Recourse
-	Unrolled int // steps of the network's own actions (K; 3)
+	// Set is what people can change, by their positions among the factual points, for objectives that unroll the network's
+	// own actions, which Teacher finds.
+	Set     *constraint.Set
+	Teacher recourse.TeacherOptions
 }
 
-// Recourse finds actions of the people of the factual points, who are known by their positions among these. It knows
-// what people can change; this package does not. The same arguments must give the same actions.
-type Recourse interface {
-	// Steps takes the teacher's steps under the network as trained so far.
-	Steps(ctx context.Context, m *StudentModel, people []int) (Steps, error)
-	// Cost returns what an action costs a person, and sets grad to its gradient by the action.
-	Cost(person int, action, grad []float32) float64
-}
-
-// Steps are projected gradient steps: after each of them the actions, rows x inputs, and the size of each row's step,
-// 0 for who stays.
-type Steps struct{ Actions, Sizes [][]float32 }
-
-// StudentModel is the network as trained so far, as a teacher sees a model.
-type StudentModel struct{ s *trainStep }
+// studentModel is the network as trained so far, as a teacher sees a model.
+type studentModel struct{ s *trainStep }
 
 // Dim returns the number of inputs.
-func (m *StudentModel) Dim() int { return m.s.job.dim() }
+func (m studentModel) Dim() int { return m.s.job.dim() }
 
 // LossGrads returns the margin of each row and the gradient by the inputs of the cross-entropy with the target class.
-func (m *StudentModel) LossGrads(ctx context.Context, x []float32) (margins, g []float32, err error) {
+func (m studentModel) LossGrads(ctx context.Context, x []float32) (margins, g []float32, err error) {
 	in := []*graph.Tensor{m.s.job.net.Model.Feed(x), ort.ViewFloats(paramsName, m.s.Params, int64(len(m.s.Params)))}
 	for name, v := range m.s.drawn {
 		if name != lambdaName {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"cfq/recourse"
 )
 
 // Spec says what a training minimises and how; the zero value is the default.
@@ -135,7 +137,7 @@ func (s Spec) resolve(net Network, source Source) (*trainingJob, error) {
 	}
 	j.Steps, j.Batch = cmp.Or(j.Steps, DefaultSteps), cmp.Or(j.Batch, 256)
 	j.LearningRate = cmp.Or(j.LearningRate, DefaultRate)
-	j.source.Unrolled = cmp.Or(j.source.Unrolled, 3)
+	j.source.Teacher.Steps = cmp.Or(j.source.Teacher.Steps, recourse.DefaultSteps)
 	if j.rows = j.Batch; j.objective.needsPairs() {
 		j.rows = 2 * j.Batch
 	}
@@ -149,8 +151,8 @@ func (s Spec) resolve(net Network, source Source) (*trainingJob, error) {
 			m.Fixed())
 	case j.objective.Ensemble && len(net.Members) == 0:
 		return nil, fmt.Errorf("the objective %s needs the members of an ensemble", name)
-	case j.objective.unrolled() && source.Recourse == nil:
-		return nil, fmt.Errorf("objective %s: Source.Recourse is not set", name)
+	case j.objective.unrolled() && source.Set == nil:
+		return nil, fmt.Errorf("objective %s: Source.Set is not set", name)
 	case j.objective.Groups && source.Groups < 1:
 		return nil, fmt.Errorf("objective %s needs groups of people", name)
 	}

@@ -124,9 +124,7 @@ func (s *Source) factual(ctx context.Context) error {
 
 // Source returns what all people are drawn from.
 func (s *Source) Source() qat.Source {
-	return qat.Source{
-		Draw: s.draw, Recourse: s, Unrolled: s.Teacher.Steps, Groups: s.GroupCount,
-	}
+	return qat.Source{Draw: s.draw, Set: s.Set, Teacher: s.Teacher, Groups: s.GroupCount}
 }
 
 // Taught returns how many people's recourse is trained on.
@@ -393,19 +391,4 @@ func (s *Source) withNoise(round int) qat.Points {
 		recourse.Point(p.X, x, p.X)
 	}
 	return p
-}
-
-// Steps implements qat.Recourse.
-func (s *Source) Steps(ctx context.Context, m *qat.StudentModel, people []int) (qat.Steps, error) {
-	o, trace := s.Teacher, recourse.Trace{}
-	o.Progress, o.Workers, o.Sample, o.Noise, o.Trace = nil, 1, 0, 0, &trace
-	_, err := recourse.Teacher(ctx, m, s.Set.Select(people), s.rows(people), o)
-	return qat.Steps(trace), err
-}
-
-// Cost implements qat.Recourse.
-func (s *Source) Cost(person int, action, grad []float32) float64 {
-	set, x := s.Set.Person(person), s.rows([]int{person})
-	set.Slope(x, action, grad)
-	return set.Cost(x, action)
 }
