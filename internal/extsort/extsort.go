@@ -30,16 +30,12 @@ type Lists struct {
 	end   int64    // of what was written to the file
 }
 
-// list is one of them: parts of the file, and then what is held: full blocks and one that grows.
+// list is one of them: parts of the file, and then what is held.
 type list struct {
 	parts []fileRange
-	full  [][]byte
 	held  []byte
 	size  int64
 }
-
-// block is the size from which on a block does not grow: what is held is copied no more.
-const block = 64 << 10
 
 type fileRange struct{ at, size int64 }
 
@@ -55,9 +51,6 @@ func (l *Lists) Grow() int {
 // Append adds b, which is copied, to the end of a list. It fails when the temporary file cannot be written.
 func (l *Lists) Append(to int, b []byte) error {
 	x := &l.lists[to]
-	if len(x.held) >= block {
-		x.full, x.held = append(x.full, x.held), make([]byte, 0, block+len(b))
-	}
 	x.held = append(x.held, b...)
 	x.size += int64(len(b))
 	if l.held += len(b); l.held <= l.limit {
@@ -92,15 +85,13 @@ func (l *Lists) write() (err error) {
 		if len(x.held) == 0 {
 			continue
 		}
-		from := l.end
-		for _, b := range append(x.full, x.held) {
-			if _, err := l.file.WriteAt(b, l.end); err != nil {
-				return err
-			}
-			l.end += int64(len(b))
+		if _, err := l.file.WriteAt(x.held, l.end); err != nil {
+			return err
 		}
-		x.parts = append(x.parts, fileRange{from, l.end - from})
-		x.full, x.held = nil, nil // other lists may be the ones that grow next
+		n := int64(len(x.held))
+		x.parts = append(x.parts, fileRange{l.end, n})
+		l.end += n
+		x.held = nil // other lists may be the ones that grow next
 	}
 	l.held = 0
 	return nil
@@ -112,12 +103,9 @@ func (l *Lists) Size(of int) int64 { return l.lists[of].size }
 // Reader reads a list from its beginning. It is valid until the list is appended to.
 func (l *Lists) Reader(of int) io.Reader {
 	x := &l.lists[of]
-	readers := make([]io.Reader, 0, len(x.parts)+len(x.full)+1)
+	readers := make([]io.Reader, 0, len(x.parts)+1)
 	for _, p := range x.parts {
 		readers = append(readers, io.NewSectionReader(l.file, p.at, p.size))
-	}
-	for _, b := range x.full {
-		readers = append(readers, bytes.NewReader(b))
 	}
 	return io.MultiReader(append(readers, bytes.NewReader(x.held))...)
 }

@@ -1,10 +1,15 @@
 // Package ordered works on several batches at once and takes the results one after the other.
 //
 // In: work, in some order. Out: its results in the same order, each taken where the work was handed in. The invariant:
-// no more than so many results exist at a time, and the first error ends everything but All.
+// no more than so many results exist at a time, the first error ends everything, and a panic of work is one of whoever
+// waits for it.
 package ordered
 
-import "sync/atomic"
+import (
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+)
 
 // Queue is work under way. One goroutine may use it.
 type Queue[T any] struct {
@@ -20,8 +25,29 @@ type queued[T any] struct {
 }
 
 type result[T any] struct {
-	value T
-	err   error
+	value    T
+	err      error
+	panicked any // what work panicked with, and where
+}
+
+func called[T any](work func() (T, error)) (r result[T]) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.panicked = fmt.Sprintf("%v\n%s", v, debug.Stack())
+		}
+	}()
+	r.value, r.err = work()
+	return r
+}
+
+// All does all work, so many at a time, and waits for it. Work that has not begun after an error is left out.
+func All(atOnce int, work ...func() error) error {
+	q := New[any](len(work)+1, atOnce)
+	for _, one := range work {
+		// The queue is never full, so no result is taken here.
+		_ = q.Go(func() (any, error) { return nil, one() }, func(any) error { return nil })
+	}
+	return q.Wait()
 }
 
 // New makes a queue of up to most jobs, at least one, of which up to atOnce work at a time. The others wait for their
@@ -38,7 +64,7 @@ func (q *Queue[T]) Go(work func() (T, error), take func(T) error) error {
 		q.slots <- struct{}{}
 		var r result[T]
 		if !q.failed.Load() {
-			r.value, r.err = work()
+			r = called(work)
 		}
 		<-q.slots
 		done <- r
@@ -67,15 +93,18 @@ func (q *Queue[T]) next() error {
 	first := q.jobs[0]
 	q.jobs = q.jobs[1:]
 	r := <-first.done
-	if r.err == nil {
+	if r.err == nil && r.panicked == nil {
 		r.err = first.take(r.value)
 	}
-	if r.err != nil {
+	if r.err != nil || r.panicked != nil {
 		q.failed.Store(true)
 		for _, j := range q.jobs { // which may use what the caller closes
 			<-j.done
 		}
 		q.jobs = nil
+	}
+	if r.panicked != nil {
+		panic(r.panicked)
 	}
 	return r.err
 }

@@ -8,10 +8,10 @@
 package realdata
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -33,11 +33,8 @@ func Dir(t testing.TB, below ...string) string {
 func Find(below ...string) (string, error) {
 	dir := os.Getenv(Env)
 	if dir == "" {
-		root, err := root()
-		if err != nil {
-			return "", err
-		}
-		dir = filepath.Join(root, "..", "shared")
+		_, file, _, _ := runtime.Caller(0) // in internal/realdata of the repository
+		dir = filepath.Join(filepath.Dir(file), "..", "..", "..", "shared")
 	}
 	path := filepath.Join(append([]string{dir}, below...)...)
 	if _, err := os.Stat(path); err != nil {
@@ -45,23 +42,4 @@ func Find(below ...string) (string, error) {
 			err)
 	}
 	return path, nil
-}
-
-// root is the directory of the repository, at or above the working directory, which is
-// that of the package under test. The Makefile marks it: there are several go.mod.
-func root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("finding the repository: %w", err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "Makefile")); err == nil {
-			return dir, nil
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return "", errors.New("finding the repository: there is no Makefile at or above the working directory")
-		}
-		dir = up
-	}
 }

@@ -11,16 +11,8 @@ import (
 )
 
 func TestFind(t *testing.T) {
-	base := t.TempDir()
-	deep := filepath.Join(base, "repo", "a", "b")
-	model := filepath.Join(base, "shared", "models", "m.onnx")
 	other := t.TempDir()
-	for _, dir := range []string{deep, filepath.Dir(model), filepath.Join(other, "data")} {
-		must.Do(t, os.MkdirAll(dir, 0o755))
-	}
-	for _, file := range []string{filepath.Join(base, "repo", "Makefile"), model} {
-		must.Do(t, os.WriteFile(file, nil, 0o600))
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(other, "data"), 0o755))
 	find := func(want string, below ...string) {
 		t.Helper()
 		got, err := realdata.Find(below...)
@@ -37,11 +29,6 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q: %q, %v; want %q", below, got, err, want)
 		}
 	}
-	t.Chdir(deep)
-	t.Setenv(realdata.Env, "")
-	find(filepath.Join(base, "shared"))
-	find(model, "models", "m.onnx")
-	find("", "data")
 	t.Setenv(realdata.Env, other)
 	find(other)
 	find("", "models", "m.onnx")
