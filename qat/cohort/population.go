@@ -103,13 +103,11 @@ func (p *Population) follow(ctx context.Context, margins Margins, rays []Ray, en
 	steps := make([]float32, n*len(p.Numbers))
 	for k, r := range rays {
 		from, end := p.X[r.Person*p.Dim:(r.Person+1)*p.Dim], ends[k*p.Dim:]
-		next := 0
-		for j := range p.Dim {
-			if next < len(p.Numbers) && p.Numbers[next] == j {
-				steps[k*len(p.Numbers)+next] = r.To[j] - from[j]
-				next++
-			} else if r.To[j] != from[j] {
-				end[j] = r.To[j]
+		for j, to := range r.To {
+			if i, number := slices.BinarySearch(p.Numbers, j); number {
+				steps[k*len(p.Numbers)+i] = to - from[j]
+			} else if to != from[j] {
+				end[j] = to
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package fit
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"math"
@@ -24,11 +25,7 @@ type Arch struct {
 }
 
 // ArchDoc is a row of the table of architectures.
-type ArchDoc struct {
-	Name, Form, Doc, Example string
-
-	read func(a *Arch, sizes string) error
-}
+type ArchDoc struct{ Name, Form, Example, Doc string }
 
 // Usage is the form and, where that is not the form itself, an example.
 func (d *ArchDoc) Usage() string {
@@ -38,60 +35,30 @@ func (d *ArchDoc) Usage() string {
 	return d.Form + ", such as " + d.Example
 }
 
+//go:embed archs.txt
+var archTable string
+
 // Archs is the table of architectures. Help and messages are made from it.
-func Archs() []ArchDoc {
-	return []ArchDoc{
-		{
-			Name: "logreg", Form: "logreg", Example: "logreg", Doc: "logistic regression: one dense layer",
-			read: func(_ *Arch, sizes string) error {
-				if sizes != "" {
-					return fmt.Errorf("unexpected sizes %q", message.Clip(sizes))
-				}
-				return nil
-			},
-		},
-		{
-			Name: "mlp", Form: "mlp:SIZE,...", Example: "mlp:64,32",
-			Doc:  "dense layers with so many outputs and a Relu behind each, and one to the logits",
-			read: (*Arch).dense,
-		},
-		{
-			Name: "cnn", Form: "cnn:[HEIGHTxWIDTH[xCHANNELS]/]CHANNELSxKERNEL,...", Example: "cnn:28x28/8x3,16x3",
-			Doc: "convolutions with so many output channels and an odd kernel, behind each a Relu and the maximum of two " +
-				"neighbours (in both directions), then a dense layer; the inputs are an image, channel by channel, or else a " +
-				"sequence: of use where neighbouring inputs belong together, as pixels and months do",
-			read: func(a *Arch, sizes string) (err error) {
-				if image, rest, ok := strings.Cut(sizes, "/"); ok {
-					sizes = rest
-					if a.image, err = numbers(image, 2, 3); err != nil {
-						return err
-					}
-					a.image = append(a.image, 1)[:3]
-				}
-				for _, s := range strings.Split(sizes, ",") {
-					conv, err := numbers(s, 2)
-					if err != nil {
-						return err
-					}
-					if conv[1]%2 == 0 {
-						return fmt.Errorf("the kernel of %q is even: want an odd one", s)
-					}
-					a.convs = append(a.convs, [2]int(conv))
-				}
-				return nil
-			},
-		},
-		{
-			Name: "autoencoder", Form: "autoencoder:[SIZE,...,]CODE", Example: "autoencoder:256,64,16",
-			Doc: "dense layers with so many outputs, the last of which are a code, then back through as many to the inputs, " +
-				"and a Relu behind each but these two; two models, an encoder and a decoder. It takes no labels, and its " +
-				"loss is the cross-entropy of each input, as a share of its bounds, with what is decoded",
-			read: func(a *Arch, sizes string) error {
-				a.coder = true
-				return a.dense(sizes)
-			},
-		},
+func Archs() (all []ArchDoc) {
+	for line := range strings.Lines(archTable) {
+		cells := strings.Split(strings.TrimSpace(line), " | ")
+		all = append(all, ArchDoc{cells[0], cells[1], cells[2], cells[3]})
 	}
+	return all
+}
+
+func (a *Arch) read(name, sizes string) error {
+	switch name {
+	case "cnn":
+		return a.convolutions(sizes)
+	case "logreg":
+		if sizes != "" {
+			return fmt.Errorf("unexpected sizes %q", message.Clip(sizes))
+		}
+		return nil
+	}
+	a.coder = name == "autoencoder"
+	return a.dense(sizes)
 }
 
 // Autoencoder says that a network makes a code of its inputs, and inputs of a code, instead of deciding.
@@ -106,6 +73,27 @@ func (a *Arch) dense(sizes string) error {
 			return err
 		}
 		a.hidden = append(a.hidden, size[0])
+	}
+	return nil
+}
+
+func (a *Arch) convolutions(sizes string) (err error) {
+	if image, rest, ok := strings.Cut(sizes, "/"); ok {
+		sizes = rest
+		if a.image, err = numbers(image, 2, 3); err != nil {
+			return err
+		}
+		a.image = append(a.image, 1)[:3]
+	}
+	for _, s := range strings.Split(sizes, ",") {
+		conv, err := numbers(s, 2)
+		if err != nil {
+			return err
+		}
+		if conv[1]%2 == 0 {
+			return fmt.Errorf("the kernel of %q is even: want an odd one", s)
+		}
+		a.convs = append(a.convs, [2]int(conv))
 	}
 	return nil
 }
@@ -143,7 +131,7 @@ func ParseArch(s string) (Arch, error) {
 			continue
 		}
 		a := Arch{text: s}
-		err := row.read(&a, sizes)
+		err := a.read(name, sizes)
 		if err == nil && len(a.convs)+len(a.hidden) > maxLayers {
 			err = fmt.Errorf("more than %d layers", maxLayers)
 		}

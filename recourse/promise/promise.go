@@ -72,22 +72,19 @@ func (v *Verdict) Valid(required float64) bool {
 // Judge holds every promise of f against the action set of f.People and a model. The verdicts stand in the order of
 // f.Promises.
 func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) (verdicts []Verdict, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("promises: %w", err)
+		}
+	}()
 	if dim := f.People.Dim; m.Dim() != dim || a.Dim() != dim {
-		return nil, fmt.Errorf("promises: the people have %d inputs, the model %d and the action set %d", dim, m.Dim(),
-			a.Dim())
+		return nil, fmt.Errorf("the people have %d inputs, the model %d and the action set %d", dim, m.Dim(), a.Dim())
 	}
 	var from, to []float32
 	for i := range f.Promises {
 		p := &f.Promises[i]
 		from, to = append(from, f.X(p)...), append(to, p.Point...)
 	}
-	if verdicts, err = f.judge(ctx, m, a, from, to); err != nil {
-		return nil, fmt.Errorf("promises: %w", err)
-	}
-	return verdicts, nil
-}
-
-func (f *File) judge(ctx context.Context, m recourse.Model, a *constraint.Set, from, to []float32) ([]Verdict, error) {
 	before, err := m.Margins(ctx, from)
 	if err != nil {
 		return nil, err
@@ -103,7 +100,7 @@ func (f *File) judge(ctx context.Context, m recourse.Model, a *constraint.Set, f
 		}
 	}
 	delta := make([]float32, a.Dim())
-	verdicts := make([]Verdict, len(f.Promises))
+	verdicts = make([]Verdict, len(f.Promises))
 	for i := range verdicts {
 		p := &f.Promises[i]
 		x, own := f.X(p), a.Person(p.Person)
