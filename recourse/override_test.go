@@ -130,7 +130,7 @@ func TestOverride(t *testing.T) {
 - {name: income, kind: numeric, mean: 30, std: 10}
 `)
 	stuck, capped, bad := tk.Features[0].Action, tk.Features[0].Action, tk.Features[0].Action
-	stuck.Actionable, capped.MaxIncrease, bad.MaxChange = false, 2, -1
+	stuck.Actionable, capped.MaxIncrease, bad.Weight = false, 2, 0
 	base := compile(t, tk)
 	a := must.Get(base.Override([]task.Override{{Row: 1, With: stuck}, {Row: 600, With: capped}}))(t)
 	m := &affine{w: []float64{2, 1}, b: -1} // hours are the cheaper way
@@ -152,7 +152,7 @@ func TestOverride(t *testing.T) {
 	if a.Select(rows) == a || base.Select(rows) != base {
 		t.Error("only overrides make a selection differ")
 	}
-	must.Fail(t, must.Err(base.Override([]task.Override{{Row: 3, With: bad}})), "")
+	must.Fail(t, must.Err(base.Override([]task.Override{{Row: 3, With: bad}})), `row 3: feature "hours": cost weight 0`)
 }
 
 // A promise holds as it is written, at any scale and where it ends on a limit: the new values have few digits, and

@@ -1,19 +1,14 @@
 package constraint
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
 	"cfq/task"
 )
 
-func (u *Feature) compileGroup(f *task.Feature, e *task.OneHot) error {
-	if len(e.Values) != f.Width {
-		return fmt.Errorf("%d values over %d inputs", len(e.Values), f.Width)
-	}
+func (u *Feature) compileGroup(f *task.Feature, e *task.OneHot) {
 	u.form, u.ordered = oneHot, e.Ordered
 	var known []int // the values that do not mean "not known", which alone are places of an order
 	for i := range f.Width {
@@ -34,28 +29,19 @@ func (u *Feature) compileGroup(f *task.Feature, e *task.OneHot) error {
 		}
 		near = append(near, fromMissing)
 		u.next = near
-		return nil
+		return
 	}
 	u.next = make([][]int, f.Width+1) // a missing value is no key of the table, so it stays missing
-	var errs []error
-	for _, from := range slices.Sorted(maps.Keys(f.Transitions)) {
+	for from, values := range f.Transitions {
 		i := slices.Index(e.Values, from)
-		if i < 0 {
-			errs = append(errs, fmt.Errorf("transition from unknown value %q", from))
-			continue
-		}
-		for _, to := range f.Transitions[from] {
-			switch j := slices.Index(e.Values, to); {
-			case j < 0:
-				errs = append(errs, fmt.Errorf("transition from %q to unknown value %q", from, to))
-			case slices.Contains(near[i], j), u.notKnown(i):
+		for _, to := range values {
+			if j := slices.Index(e.Values, to); slices.Contains(near[i], j) || u.notKnown(i) {
 				u.next[i] = append(u.next[i], j)
 			}
 		}
 		slices.Sort(u.next[i])
 		u.next[i] = slices.Compact(u.next[i])
 	}
-	return errors.Join(errs...)
 }
 
 func (u *Feature) notKnown(value int) bool {

@@ -2,7 +2,6 @@ package constraint
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -64,62 +63,51 @@ type valueSwitches struct {
 	ordered bool // the values of the group stand in an order
 }
 
-func compileFeature(f *task.Feature, follows bool) (Feature, error) {
+func compileFeature(f *task.Feature, index int, follows bool) Feature {
 	u := Feature{
-		Name: f.Name, First: f.Offset, Width: f.Width, spec: f,
+		Name: f.Name, Index: index, First: f.Offset, Width: f.Width, spec: f,
 		reachLimits: reachLimits{lo: math.Inf(-1), hi: math.Inf(1), up: math.Inf(1), down: math.Inf(1), scale: 1},
 	}
-	if !f.Actionable && !follows {
-		return u, nil
+	if f.Actionable || follows {
+		u.compileForm(f)
+		u.kind = u.form
 	}
-	if f.Actionable && follows {
-		return u, errors.New("it follows another feature by a link, so it must not be actionable")
-	}
-	err := u.compileForm(f)
-	u.kind = u.form
 	if follows {
 		u.kind = dependent
 	}
-	return u, err
+	return u
 }
 
-func (u *Feature) compileForm(f *task.Feature) error {
+func (u *Feature) compileForm(f *task.Feature) {
 	switch f.Direction {
 	case task.Increase:
 		u.down = 0
 	case task.Decrease:
 		u.up = 0
-	case task.Any, "":
-	default:
-		return fmt.Errorf("unknown direction %q", f.Direction)
 	}
 	switch e := f.Encoding.(type) {
 	case *task.Standardized:
-		return u.compileNumeric(f, e)
+		u.compileNumeric(f, e)
 	case *task.Binary:
 		u.form, u.values = discrete, []float64{0, 1}
-		return nil
 	case *task.OneHot:
-		return u.compileGroup(f, e)
+		u.compileGroup(f, e)
 	case *task.Thermometer:
 		u.form, u.ordered, u.next = thermometer, true, u.places(f, f.Width+1)
-		return nil
 	}
-	return fmt.Errorf("encoding %T cannot change", f.Encoding)
 }
 
-func (u *Feature) tighten(scale float64) error {
+func (u *Feature) tighten(scale float64) {
 	if !u.ordered && u.spec.Number() == nil {
-		return nil
+		return
 	}
 	u.scale *= scale
 	switch u.form {
 	case thermometer:
 		u.next = u.places(u.spec, u.spec.Width+1)
 	case oneHot:
-		return u.compileForm(u.spec)
+		u.compileForm(u.spec)
 	}
-	return nil
 }
 
 // Changed reports whether delta moves the feature.
@@ -223,15 +211,16 @@ func (u *Feature) checkDependent(x, d []float32) (Constraint, string) {
 	return "", ""
 }
 
-// option returns the raw value as an option of a category, or as a model input.
-func (u *Feature) option(raw string) (float64, error) {
+// option returns the raw value of a link, which the task's reader has tried, as an option of a category or as a model
+// input.
+func (u *Feature) option(raw string) float64 {
 	if c := u.spec.Category(); c != nil {
-		place, err := c.PlaceOf(raw)
-		return float64(place), err
+		place, _ := c.PlaceOf(raw)
+		return float64(place)
 	}
 	x := make([]float32, 1)
-	err := u.spec.Encode(raw, x)
-	return float64(x[0]), err
+	_ = u.spec.Encode(raw, x)
+	return float64(x[0])
 }
 
 func (u *Feature) publish(point, x, d []float32, number func(u *Feature, x, d float32) float32) {

@@ -26,21 +26,15 @@ func (a *Set) compileCost(c *task.Cost, ranges []task.Feature) error {
 	switch cmp.Or(c.Norm, task.L1) {
 	case task.L1:
 		a.norm.ratio = 1
-	case task.L2:
 	case task.Mixed:
 		a.norm.ratio = c.L1Ratio
-	default:
-		return fmt.Errorf("unknown cost norm %q", c.Norm)
 	}
 	for _, u := range a.free {
 		u.weights = make([]float64, u.Width)
 		for j := range u.weights {
-			w, err := weight(c, u.spec, &ranges[u.Index], j)
-			if err == nil && (!(w > 0) || math.IsInf(w, 0)) {
-				err = fmt.Errorf("cost weight %g, must be positive", w)
-			}
-			if err != nil {
-				return fmt.Errorf("feature %q: %w", u.Name, err)
+			w := weight(c, u.spec, &ranges[u.Index], j)
+			if !(w > 0) || math.IsInf(w, 0) {
+				return fmt.Errorf("feature %q: cost weight %g, must be positive", u.Name, w)
 			}
 			u.weights[j] = w
 		}
@@ -48,24 +42,22 @@ func (a *Set) compileCost(c *task.Cost, ranges []task.Feature) error {
 	return nil
 }
 
-func weight(c *task.Cost, f, ranges *task.Feature, j int) (float64, error) {
-	switch cmp.Or(c.Weights, task.InverseStd) {
-	case task.InverseStd:
-		return f.Weight / (f.Encoding.Sigma(j) + c.Eps), nil
+func weight(c *task.Cost, f, ranges *task.Feature, j int) float64 {
+	switch c.Weights {
 	case task.InverseMAD:
 		mad := 1.0
 		if n := f.Number(); n != nil && n.MAD > 0 {
 			mad = n.MAD / n.Unit()
 		}
-		return f.Weight / (mad + c.Eps), nil
+		return f.Weight / (mad + c.Eps)
 	case task.InverseRange:
-		return f.Weight / (valueRange(ranges) + c.Eps), nil
+		return f.Weight / (valueRange(ranges) + c.Eps)
 	case task.Given:
-		return f.Weight, nil
+		return f.Weight
 	case task.Uniform:
-		return 1, nil
+		return 1
 	}
-	return 0, fmt.Errorf("unknown cost weights %q", c.Weights)
+	return f.Weight / (f.Encoding.Sigma(j) + c.Eps)
 }
 
 func valueRange(f *task.Feature) float64 {

@@ -1,7 +1,6 @@
 package constraint
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -9,16 +8,7 @@ import (
 	"cfq/task"
 )
 
-func (u *Feature) compileNumeric(f *task.Feature, n *task.Standardized) error {
-	if unit := n.Unit(); !(unit > 0) || math.IsInf(unit, 0) {
-		return fmt.Errorf("std is %g, must be positive", unit)
-	}
-	if f.Bounds[0] > f.Bounds[1] {
-		return fmt.Errorf("lower bound %g above upper bound %g", f.Bounds[0], f.Bounds[1])
-	}
-	if f.MaxIncrease < 0 || f.MaxDecrease < 0 || f.MaxChange < 0 || f.Step < 0 {
-		return errors.New("step and largest changes must not be negative")
-	}
+func (u *Feature) compileNumeric(f *task.Feature, n *task.Standardized) {
 	// Rounded as a person's own value is, so that one who stands on a bound stands on it here.
 	encode := func(raw float64) float64 { return float64(n.ToInput(raw)) }
 	u.lo, u.hi = encode(f.Bounds[0]), encode(f.Bounds[1])
@@ -46,7 +36,6 @@ func (u *Feature) compileNumeric(f *task.Feature, n *task.Standardized) error {
 		}
 		u.form, u.Quantum = continuous, math.Pow10(int(math.Floor(math.Log10(spread)))-4)
 	}
-	return nil
 }
 
 func (u *Feature) room(largest, distance, v float64, up bool) float32 {

@@ -50,8 +50,8 @@ type Set struct {
 // far stands for no limit on a change, so that no action is infinite.
 const far = 1e30
 
-// Compile turns the task file's constraints, which are in raw units, into model-input
-// units. The error names every feature that has an impossible constraint.
+// Compile turns the task file's constraints, which are in raw units, into model-input units. What the file may say has
+// been checked where it was read; a feature whose change would cost nothing, or be beyond price, is an error.
 func Compile(t *task.Task) (*Set, error) { return compileWith(t, t.Features) }
 
 // compileWith is Compile with the ranges of these features behind the weights of inverse_range: a person whose
@@ -61,29 +61,16 @@ func compileWith(t *task.Task, ranges []task.Feature) (*Set, error) {
 	if t.Latent != nil {
 		a.radius = t.Latent.Radius
 	}
-	var errs []error
-	at := 0
 	for i := range t.Features {
 		f := &t.Features[i]
-		u, err := compileFeature(f, t.Moves(f.Name))
-		if err == nil && (f.Offset != at || f.Width < 1) {
-			err = fmt.Errorf("inputs %d to %d do not follow on input %d", f.Offset, f.Offset+f.Width-1, at-1)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("feature %q: %w", f.Name, err))
-		}
-		at = f.Offset + f.Width
-		u.Index = i
-		a.features = append(a.features, u)
+		a.features = append(a.features, compileFeature(f, i, t.Moves(f.Name)))
 	}
 	a.collectFree()
 	if a.limit <= 0 || a.limit > len(a.features) {
 		a.limit = len(a.features)
 	}
-	if len(errs) == 0 {
-		errs = append(errs, a.compileCost(&t.Cost, ranges), a.compileTies(t))
-	}
-	if err := errors.Join(errs...); err != nil {
+	a.compileTies(t)
+	if err := a.compileCost(&t.Cost, ranges); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -236,9 +223,7 @@ func (a *Set) Tighten(k int, scale float64) (*Set, error) {
 		b.features = slices.Clone(a.features)
 		b.collectFree()
 		for _, u := range b.free {
-			if err := u.tighten(scale); err != nil {
-				return nil, fmt.Errorf("feature %q: %w", u.Name, err)
-			}
+			u.tighten(scale)
 		}
 	}
 	b.own = map[int]*Set{}

@@ -1,8 +1,6 @@
 package constraint
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 
@@ -46,24 +44,18 @@ type inputTerm struct {
 	coef  float64
 }
 
-func (a *Set) compileTies(t *task.Task) error {
-	var errs []error
+func (a *Set) compileTies(t *task.Task) {
 	at := map[string]int{}
 	for i := range a.features {
 		at[a.features[i].Name] = i
 	}
 	for _, l := range t.Links {
-		if err := a.compileLink(l, at); err != nil {
-			errs = append(errs, fmt.Errorf("link from %q to %q: %w", l.From, l.To, err))
-		}
+		a.compileLink(l, at)
 	}
-	errs = append(errs, a.sortLinks())
+	a.sortLinks()
 	var rules []relation
 	for _, r := range t.Rules {
-		c, err := a.compileRule(r, at)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("constraint %q: %w", r.Text, err))
-		}
+		c := a.compileRule(r, at)
 		if c.kind == Subset {
 			a.relations = append(a.relations, c)
 		} else {
@@ -77,39 +69,23 @@ func (a *Set) compileTies(t *task.Task) error {
 		a.relations = append(a.relations, relation{kind: Bounds, features: []int{l.to}})
 	}
 	a.relations = append(a.relations, rules...)
-	return errors.Join(errs...)
 }
 
-func (a *Set) compileLink(l task.Link, at map[string]int) error {
-	from, ok1 := at[l.From]
-	to, ok2 := at[l.To]
-	if !ok1 || !ok2 {
-		return errors.New("no such feature")
-	}
-	c := link{from: from, to: to}
-	source, target := &a.features[from], &a.features[to]
+func (a *Set) compileLink(l task.Link, at map[string]int) {
+	c := link{from: at[l.From], to: at[l.To]}
+	source, target := &a.features[c.from], &a.features[c.to]
 	source.Joint = true
 	if l.Map == nil {
-		if source.spec.Number() == nil || target.spec.Number() == nil {
-			return errors.New("a scale needs numbers on both sides")
-		}
 		c.scale = l.Scale * source.spec.Number().Unit() / target.spec.Number().Unit()
 		a.links = append(a.links, c)
-		return nil
+		return
 	}
 	category := source.spec.Category() != nil
 	if category {
 		c.values = slices.Repeat([]float64{math.NaN()}, max(source.Width+1, 2))
 	}
 	for _, p := range l.Map {
-		key, err := source.option(p.From)
-		if err != nil {
-			return err
-		}
-		value, err := target.option(p.To)
-		if err != nil {
-			return err
-		}
+		key, value := source.option(p.From), target.option(p.To)
 		if category {
 			c.values[int(key)] = value
 			continue
@@ -118,10 +94,9 @@ func (a *Set) compileLink(l task.Link, at map[string]int) error {
 		c.starts, c.values = slices.Insert(c.starts, k, key), slices.Insert(c.values, k, value)
 	}
 	a.links = append(a.links, c)
-	return nil
 }
 
-func (a *Set) sortLinks() error {
+func (a *Set) sortLinks() {
 	var sorted []link
 	for left := a.links; len(left) > 0; {
 		var later []link
@@ -131,9 +106,6 @@ func (a *Set) sortLinks() error {
 			} else {
 				sorted = append(sorted, l)
 			}
-		}
-		if len(later) == len(left) {
-			return errors.New("the links form a circle")
 		}
 		left = later
 	}
@@ -154,65 +126,47 @@ func (a *Set) sortLinks() error {
 			a.features[s.feature].Tabled = a.features[s.feature].Tabled || s.table
 		}
 	}
-	return nil
 }
 
-func (a *Set) compileRule(r task.Rule, at map[string]int) (c relation, err error) {
-	c = relation{kind: Relation, text: r.Text, most: r.AtMost, must: r.Must}
-	look := func(name string) (*Feature, error) {
-		i, ok := at[name]
-		if !ok {
-			return nil, fmt.Errorf("there is no feature %q", name)
-		}
+func (a *Set) compileRule(r task.Rule, at map[string]int) relation {
+	c := relation{kind: Relation, text: r.Text, most: r.AtMost, must: r.Must}
+	look := func(name string) *Feature {
+		i := at[name]
 		if !slices.Contains(c.features, i) {
 			c.features = append(c.features, i)
 		}
 		a.features[i].Joint = true
-		return &a.features[i], nil
+		return &a.features[i]
 	}
 	if r.Of != nil {
 		c.kind = Subset
 		for _, name := range r.Of {
-			if _, err := look(name); err != nil {
-				return c, err
-			}
+			look(name)
 		}
-		return c, nil
+		return c
 	}
-	compile := func(from []task.Inequality) (list []condition, err error) {
+	compile := func(from []task.Inequality) (list []condition) {
 		for _, q := range from {
 			cond := condition{bound: q.Bound, strict: q.Strict}
 			for _, t := range q.Terms {
-				u, err := look(t.Feature)
-				if err == nil {
-					err = cond.add(u.spec, t)
-				}
-				if err != nil {
-					return nil, err
-				}
+				cond.add(look(t.Feature).spec, t)
 			}
 			list = append(list, cond)
 		}
-		return list, nil
+		return list
 	}
-	if c.when, err = compile(r.If); err == nil {
-		c.then, err = compile(r.Then)
-	}
-	return c, err
+	c.when, c.then = compile(r.If), compile(r.Then)
+	return c
 }
 
-func (c *condition) add(f *task.Feature, t task.Term) error {
-	coef, constant, err := f.Encoding.Linear(t.Value)
-	if err != nil {
-		return fmt.Errorf("feature %q: %w", f.Name, err)
-	}
+func (c *condition) add(f *task.Feature, t task.Term) {
+	coef, constant, _ := f.Encoding.Linear(t.Value) // the task's reader has tried the value
 	c.bound -= t.Coef * constant
 	for j, v := range coef {
 		if v != 0 {
 			c.terms = append(c.terms, inputTerm{f.Offset + j, t.Coef * v})
 		}
 	}
-	return nil
 }
 
 // Propagate sets the changes of dependent features to what follows from the others.
