@@ -102,7 +102,7 @@ func TestProgramOfFreeNumbers(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 6))
 		tk := numbers(6)
 		a := compile(t, tk)
-		x := randomPeople(rng, tk, 6)
+		x := randomPeople(rng, tk, 3)
 		m := readable{newMLP(rng, -2, 6, 12, 6, 1)}
 		best, methods := proved(t, m, a, x, ExactOptions{Margin: 0.1, Solver: s, Time: maxTestTime})
 		found := must.Get(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1, Restarts: 64, Seed: 7}))(t)

@@ -13,13 +13,9 @@ func TestTeacherFeasible(t *testing.T) {
 	t.Parallel()
 	tk, a := adultTask(t)
 	rng := rand.New(rand.NewPCG(8, 9))
-	const people = 2200 // more than one piece
-	x := randomPeople(rng, tk, people)
+	x := randomPeople(rng, tk, 400)
 	m := newMLP(rng, -0.5, tk.Dim(), 8, 1)
 	before := must.Get(m.Margins(t.Context(), x))(t)
-	whole := must.Get(Teacher(t.Context(), m, a, x, TeacherOptions{Workers: 1}))(t)
-	must.Same(t, must.Get(Teacher(t.Context(), m, a, x, TeacherOptions{Workers: 2}))(t), whole)
-	x = x[:600*a.Dim()]
 	valids := map[string]int{}
 	for name, o := range map[string]TeacherOptions{
 		"reach":   {},

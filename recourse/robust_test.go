@@ -66,7 +66,7 @@ func TestWorstIsAcceptedByAll(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 5))
 	tk := smallTask(rng, 3)
 	a := compile(t, tk)
-	const people, margin = 50, 0.1
+	const people, margin = 30, 0.1
 	x := randomPeople(rng, tk, people)
 	models := someNets(rng, tk.Dim(), 6, 0.1)
 	w := Worst(models...)

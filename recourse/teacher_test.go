@@ -57,8 +57,9 @@ func TestNoisyTeacher(t *testing.T) {
 func TestTeacherSampleAndWorkers(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	tk, a := adultTask(t)
 	rng := rand.New(rand.NewPCG(8, 9))
+	tk := smallTask(rng, 3)
+	a := compile(t, tk)
 	const people, sample = 2500, 800
 	x := randomPeople(rng, tk, people)
 	m := newMLP(rng, -2, tk.Dim(), 8, 1)
