@@ -181,7 +181,7 @@ func TestSearchFindsWhatMatters(t *testing.T) {
 	*p.m.Graph.Init(second.Weight) = *graph.FromFloats(second.Weight, second.W, int64(second.Out), int64(second.In))
 	p.full = open(t, p.m)
 	widened(t, p, true)
-	spec := Spec{Optimizer: Optimizer{Steps: 6400, Batch: 64, LearningRate: 4e-3, Seed: 5}}
+	spec := Spec{Optimizer: Optimizer{Steps: 3200, Batch: 64, LearningRate: 4e-3, Seed: 5}}
 	learn := func() *Policy {
 		return must.Get(Search(t.Context(), p.network(p.written(t, p.plans())), 3, p.source(), spec, Run{}))(t)
 	}

@@ -25,7 +25,7 @@ func TestSweepStopped(t *testing.T) {
 	dir, inputs := t.TempDir(), []string{loans("model.onnx"), "-d", loans("train.csv"), "-t", loans("task.yaml")}
 	run := func(ctx context.Context, out, workers string, more ...string) (stderr string, err error) {
 		_, stderr, err = call(ctx, slices.Concat([]string{"sweep"}, inputs, []string{
-			"-o", out, "--test", loans("test.csv"), "--methods", "mixed-ptq,ptq", "--budgets", "2,3,4,5,8", "--sample", "10",
+			"-o", out, "--test", loans("test.csv"), "--methods", "mixed-ptq,ptq", "--budgets", "2,4,5", "--sample", "6",
 			"--workers", workers,
 		}, more)...)
 		return stderr, err
@@ -47,7 +47,7 @@ func TestSweepStopped(t *testing.T) {
 		cancel()
 	}()
 	stderr, err := run(ctx, two, "1")
-	if n := lines(); cli.Code(err) != cli.Interrupted || n < 3 || n > 10 || !strings.Contains(stderr,
+	if n := lines(); cli.Code(err) != cli.Interrupted || n < 3 || n > 6 || !strings.Contains(stderr,
 		"the same command goes on from there") {
 		t.Fatalf("%d lines, code %d (%v), %s", n, cli.Code(err), err, stderr)
 	}

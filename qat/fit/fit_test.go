@@ -108,7 +108,7 @@ func TestLogisticRegression(t *testing.T) {
 		Func: func(w []float64) float64 { return loss(make([]float64, len(w)), w) },
 		Grad: func(g, w []float64) { loss(g, w) },
 	}, make([]float64, 2*dim+2), nil, &optimize.LBFGS{}))(t)
-	o := Options{Arch: arch(t, "logreg"), Validation: new(0.0), Train: steps(3000, 0.02, n)}
+	o := Options{Arch: arch(t, "logreg"), Validation: new(0.0), Train: steps(2000, 0.02, n)}
 	o.Train.Decay = decay
 	r := trained(t, numbersTask(t, dim), p, o)
 	m := must.Get(onnxio.FromGraph(context.Background(), must.Get(codec.Read(r.Model, ""))(t), orttest.Need(t)))(t)

@@ -25,12 +25,11 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "cfq-command-")
+	dir, err := filepath.Abs(filepath.Join(root, "build", "tests")) // it stays, and is linked anew only where it changed
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
 	// Built as the tests of the packages are, so that the packages need not be compiled once more.
 	build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/cfq")
 	build.Dir = root

@@ -132,14 +132,14 @@ func TestImage(t *testing.T) {
 // the table has attributes, too, and move among those that the task allows.
 func TestAttributesCanBeLearned(t *testing.T) {
 	t.Parallel()
-	path, tk, p := generated(t, 1500, 1)
+	path, tk, p := generated(t, 800, 1)
 	a, err := fit.ParseArch("autoencoder:64,8")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, err := fit.Train(context.Background(), tk, p, fit.Options{
 		Arch: a, Attributes: names(), Engine: orttest.Need(t),
-		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 640, LearningRate: 0.01, Batch: 64}},
+		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 480, LearningRate: 0.01, Batch: 64}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.
 	must(err)
 	r, err := fit.Train(ctx, tk, p, fit.Options{
 		Arch: arch, Engine: engine,
-		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 400, LearningRate: 0.01, Batch: 64}},
+		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 240, LearningRate: 0.01, Batch: 64}},
 	})
 	must(err)
 	dir := filepath.Dir(path)
@@ -182,7 +182,7 @@ func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.
 	among, err := task.Load(filepath.Join(dir, "attributes.yaml"))
 	must(err)
 	must(taskmodel.OpenLatent(ctx, among, engine))
-	people, err := task.Read(ctx, path, among, task.ReadOptions{Only: task.AllRows(300)})
+	people, err := task.Read(ctx, path, among, task.ReadOptions{Only: task.AllRows(150)})
 	must(err)
 	plain, err := taskmodel.Open(m, tk, 1)
 	must(err)
@@ -190,7 +190,7 @@ func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.
 	c, err := taskmodel.Open(m, among, 1)
 	must(err)
 	defer c.Close()
-	want, err := plain.Margins(ctx, p.X[:300*p.Dim])
+	want, err := plain.Margins(ctx, p.X[:150*p.Dim])
 	must(err)
 	got, err := c.Margins(ctx, people.X)
 	must(err)
@@ -220,7 +220,7 @@ func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.
 			}
 		}
 	}
-	if found < 50 {
+	if found < 25 {
 		t.Errorf("%d of %d have recourse", found, len(actions))
 	}
 }
