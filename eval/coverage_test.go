@@ -199,7 +199,7 @@ func tauWorlds() []tauWorld {
 
 func TestTauCoverage(t *testing.T) {
 	t.Parallel()
-	runs := times(40, 5000)
+	runs := times(20, 5000)
 	for _, w := range tauWorlds() {
 		for _, n := range []int{300, 1500} {
 			rng := rand.New(rand.NewPCG(uint64(n), 5))

@@ -15,7 +15,7 @@ import (
 
 func TestIdenticalModels(t *testing.T) {
 	t.Parallel()
-	r := compare(t, original, original, crowd(400, 1), Options{})
+	r := compare(t, original, original, crowd(250, 1), Options{})
 	for _, a := range r.Margins {
 		for id, want := range map[string]float64{
 			"vd": 0, "rvd": 0, "frr": 1, "crg.mean": 0, "crg.median": 0, "crg.ratio_of_sums": 0, "margin_error.max": 0,
@@ -41,7 +41,7 @@ func TestIdenticalModels(t *testing.T) {
 // A boundary moved towards approval keeps every promise of f, and that is not faithful.
 func TestConstantShift(t *testing.T) {
 	t.Parallel()
-	people := crowd(400, 2)
+	people := crowd(200, 2)
 	lenient := original
 	lenient.b += 0.2
 	r := compare(t, original, lenient, people, Options{})
@@ -237,7 +237,7 @@ func (m counting) LossGrads(ctx context.Context, x []float32) ([]float32, []floa
 
 func TestOriginalIsSolvedOnce(t *testing.T) {
 	t.Parallel()
-	people := crowd(60, 21)
+	people := crowd(40, 21)
 	shifted, turned := original, original
 	shifted.b += 0.15
 	turned.w = []float64{0.9, 0.6, 0.2}
@@ -246,7 +246,7 @@ func TestOriginalIsSolvedOnce(t *testing.T) {
 	same := cmp.Options{sameFloat, cmp.Transformer("list", func(r *Records) []Record { return all(t, r) })}
 	for name, o := range map[string]Options{
 		"everyone": {},
-		"sample":   {Sample: 20, Seed: 3, Margins: []float64{0.25, 0.1}},
+		"sample":   {Sample: 10, Seed: 3, Margins: []float64{0.25, 0.1}},
 		"promises": {},
 	} {
 		b := &Batch{People: people, Set: threeInputs(t)}

@@ -145,9 +145,30 @@ type attribute struct {
 	parts []attributePart
 }
 
+// attributePart is one attribute of records.
 type attributePart struct {
-	of     func(r *Record) string // "" without a value
+	name   string
 	values []string               // in the order of the groups
+	of     func(r *Record) string // "" without a value
+}
+
+// attributeParts are the subgroups, and whether a record is of a calibration row.
+func attributeParts(all []task.Subgroup) (parts []attributePart) {
+	for i := range all {
+		parts = append(parts, attributePart{all[i].Feature, all[i].Values, func(r *Record) string {
+			if i >= len(r.Groups) {
+				return ""
+			}
+			return r.Groups[i]
+		}})
+	}
+	const calibrated, other = "equal to a calibration row", "other"
+	return append(parts, attributePart{CalibrationGroup, []string{calibrated, other}, func(r *Record) string {
+		if r.Calibrated {
+			return calibrated
+		}
+		return other
+	}})
 }
 
 // says is what the attribute says of a record, joined by NULs; false when a part of it has no value.
@@ -190,46 +211,24 @@ func attributesOf(all []task.Subgroup, specs []string) (list []attribute, err er
 }
 
 func attributeOf(all []task.Subgroup, spec string) (a attribute, err error) {
-	names := strings.Split(spec, "*")
+	names, known := strings.Split(spec, "*"), attributeParts(all)
 	if subgroup(all, spec) >= 0 { // whose name may have a * in it
 		names = []string{spec}
 	}
 	for i, name := range names {
 		name = strings.TrimSpace(name)
-		at := subgroup(all, name)
-		var part attributePart
+		at := slices.IndexFunc(known, func(p attributePart) bool { return p.name == name })
 		switch {
 		case slices.Contains(names[:i], name):
 			return a, fmt.Errorf("%q names %q twice", spec, name)
-		case at >= 0:
-			part.values, part.of = all[at].Values, func(r *Record) string {
-				if at >= len(r.Groups) {
-					return ""
-				}
-				return r.Groups[at]
-			}
-		case name == CalibrationGroup:
-			part.values, part.of = []string{calibrationRow, otherRow}, func(r *Record) string {
-				if r.Calibrated {
-					return calibrationRow
-				}
-				return otherRow
-			}
-		default:
+		case at < 0:
 			return a, unknownGroups(all, name)
 		}
-		names[i] = name
-		a.parts = append(a.parts, part)
+		names[i], a.parts = name, append(a.parts, known[at])
 	}
 	a.name = strings.Join(names, "*")
 	return a, nil
 }
-
-// The groups of CalibrationGroup.
-const (
-	calibrationRow = "equal to a calibration row"
-	otherRow       = "other"
-)
 
 func subgroup(all []task.Subgroup, name string) int {
 	return slices.IndexFunc(all, func(s task.Subgroup) bool { return s.Feature == name })

@@ -37,7 +37,7 @@ func given(n int, x []float32, seed uint64) []recourse.Action {
 
 func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	t.Parallel()
-	people := crowd(400, 11)
+	people := crowd(250, 11)
 	g := original
 	g.b -= 0.12
 	actions := given(people.N, people.X, 5)

@@ -80,7 +80,7 @@ func crowdWithCopies(n int, seed uint64, ids bool) (*task.People, []bool) {
 
 func TestNeitherOrderNorPartsCount(t *testing.T) {
 	t.Parallel()
-	const n = 100
+	const n = 80
 	g := analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}
 	g.bend = func(x []float32) float64 { return 0.2 * math.Sin(9*float64(x[2])) }
 	around := Options{Neighbourhood: Neighbourhood{
@@ -127,7 +127,7 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 			if want := "distinct rows without calibration rows"; strings.Contains(usual, want) == ids {
 				t.Errorf("%s, IDs %t: alternatives: %t", name, ids, !ids)
 			}
-			must.Has(must.In(t, name), usual, "20 of 140 rows could not be read")
+			must.Has(must.In(t, name), usual, "20 of 120 rows could not be read")
 			rng := rand.New(rand.NewPCG(1, 2))
 			few := limits{bytes: 2000, records: 30}
 			got := gathered(t, shuffledParts(rng, records), r.Settings.Margins, people.Subgroups, few)

@@ -243,7 +243,7 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 // and what the actions have in common stays the same.
 func TestRolesReversed(t *testing.T) {
 	t.Parallel()
-	everyone := crowd(250, 9)
+	everyone := crowd(150, 9)
 	g := analytic{w: []float64{0.9, 0.7, 0.1}, b: -0.6, gain: 1.1}
 	mf, _ := original.Margins(t.Context(), everyone.X)
 	mg, _ := g.Margins(t.Context(), everyone.X)
@@ -278,7 +278,7 @@ func TestRolesReversed(t *testing.T) {
 // With changes of at most 0.4, f gains at most 0.4 + 0.2: who needs more cannot be helped, and is counted.
 func TestInfeasiblePeopleAreCounted(t *testing.T) {
 	t.Parallel()
-	people := crowd(300, 10)
+	people := crowd(150, 10)
 	const reach = 0.6
 	r := must.Get(Compare(t.Context(), original, original, &Batch{People: people, Set: within(t, 0.4)}, Options{}))(t)
 	m, _ := original.Margins(t.Context(), people.X)

@@ -288,9 +288,9 @@ func TestShifts(t *testing.T) {
 		t.Errorf("%d people, of whom %d have the favourable outcome, are drawn of %d and %d", p.Read, favourable, zero+one,
 			one)
 	}
-	_, again := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, names...)
+	_, again := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, names[1:]...)
 	for i := range again {
-		must.Same(t, asJSON(t, out[i].Result), asJSON(t, again[i].Result))
+		must.Same(t, asJSON(t, out[i+1].Result), asJSON(t, again[i].Result))
 	}
 	people.Labels = nil
 	people.Subgroups[0].Values[0], people.Subgroups[0].Codes = "all", make([]int32, 500)

@@ -42,8 +42,8 @@ type measuredRow struct {
 type rowSteps struct{ last, timed *labStep }
 
 // Measure runs what tables need. It returns their results, and all results: earlier ones of other tables, too. An error
-// of a command leaves out what depends on it, for which earlier results stay: the rest is measured, and the errors are
-// returned together. Without results nothing was run.
+// of a command leaves out what depends on it: the rest is measured, and the errors are returned together. Without
+// results nothing was run.
 func (l *Lab) Measure(ctx context.Context, tables []Table, earlier []Result) (measured, all []Result, err error) {
 	rows, err := l.rows(ctx, tables)
 	if rows == nil {
@@ -51,7 +51,7 @@ func (l *Lab) Measure(ctx context.Context, tables []Table, earlier []Result) (me
 	}
 	measured = []Result{}
 	for i := range tables {
-		measured = append(measured, l.results(&tables[i], rows[i], earlier)...)
+		measured = append(measured, l.results(&tables[i], rows[i])...)
 	}
 	return measured, merge(earlier, measured, tables), err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"os"
@@ -121,7 +120,7 @@ func TestClaim(t *testing.T) {
 	rows := []Row{{Name: "a", Variant: Variant{Data: "adult"}}, {Name: "b", Variant: Variant{Data: "adult"}}}
 	table := Table{Name: "t", Claims: []Claim{{Says: "a is lower", Metric: "vd", Lower: "a", Upper: "b"}}}
 	verdict := func(rows []measuredRow) string {
-		return strings.Join(table.verdicts((&Lab{}).results(&table, rows, nil)), "")
+		return strings.Join(table.verdicts((&Lab{}).results(&table, rows)), "")
 	}
 	for _, c := range []struct {
 		a, b [2]float64
@@ -162,7 +161,7 @@ func TestResults(t *testing.T) {
 	rows[3].steps[1].last.outcome = nil
 	l := &Lab{Seeds: 2, Sample: 7, Version: "v1"}
 	old := []Result{{Key: Key{Table: "steps", Data: "adult", Method: "+ GPTQ rounding"}}, {Key: Key{Table: table.Name}}}
-	want := merge(old, l.results(&table, rows, nil), []Table{table})
+	want := merge(old, l.results(&table, rows), []Table{table})
 	if len(want) < 5 || want[0].Table != table.Name || want[len(want)-1].Table != "steps" {
 		t.Fatalf("%+v", want)
 	}
@@ -189,26 +188,6 @@ func TestResults(t *testing.T) {
 	if err := HTML(&page, got); err != nil || !strings.Contains(page.String(), "<td>1.005 ± 0.007</td>") ||
 		!strings.Contains(page.String(), "<li>calibration on recourse points (by factual scores)") {
 		t.Errorf("%v\n%s", err, page.String())
-	}
-}
-
-func TestEarlierResults(t *testing.T) {
-	table := tableOf(t, "components")
-	vd := func(x float64) []measuredRow { return measured(table.Rows, func(int, int) float64 { return x }) }
-	l := &Lab{Version: "v1"}
-	earlier := l.results(&table, vd(.5), nil)
-	rows := vd(.25)
-	rows[1].steps[0].last.outcome = nil
-	l.Version = "v2"
-	got := l.results(&table, rows, earlier)
-	must.Same(t, len(earlier), len(got))
-	failed := table.Rows[1].Name
-	for i, r := range got {
-		if stays := r.Method == failed || r.Against == failed; stays != (r.Version == "v1") {
-			t.Errorf("%+v", r)
-		} else if want := earlier[i]; stays && fmt.Sprint(r) != fmt.Sprint(want) {
-			t.Errorf("%+v, want %+v", r, want)
-		}
 	}
 }
 
@@ -298,8 +277,7 @@ func (l *lab) expect(t *testing.T, what string, tables []Table, train, quantize,
 }
 
 func values(m *measuredRow, metric string) []float64 {
-	all, _ := differences(m, nil, metric)
-	return all
+	return differences(m, nil, metric)
 }
 
 func TestLab(t *testing.T) {

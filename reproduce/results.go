@@ -110,11 +110,14 @@ func merge(old, measured []Result, tables []Table) []Result {
 }
 
 // results are those of a table that was measured: of its rows, then of its claims. What no network has a value of is
-// left out. What depends on a command that failed stays as it is in earlier results.
-func (l *Lab) results(t *Table, rows []measuredRow, earlier []Result) []Result {
+// left out.
+func (l *Lab) results(t *Table, rows []measuredRow) []Result {
 	var all []Result
 	add := func(m, minus *measuredRow, metric string, paper Number) {
-		values, failed := differences(m, minus, metric)
+		values := differences(m, minus, metric)
+		if len(values) == 0 {
+			return
+		}
 		mean, sd := stat.MeanStdDev(values, nil)
 		r := Result{
 			Key: Key{
@@ -127,13 +130,7 @@ func (l *Lab) results(t *Table, rows []measuredRow, earlier []Result) []Result {
 		if minus != nil {
 			r.Against = minus.Name
 		}
-		k := slices.IndexFunc(earlier, func(e Result) bool { return e.Key == r.Key })
-		switch {
-		case failed && k >= 0:
-			all = append(all, earlier[k])
-		case len(values) > 0:
-			all = append(all, r)
-		}
+		all = append(all, r)
 	}
 	for i := range rows {
 		m := &rows[i]
@@ -174,19 +171,16 @@ func (m *measuredRow) of(metric string, seed int) float64 {
 	}
 }
 
-// differences are a metric's values, or their differences from another row's, of the networks that have them; failed
-// says that a command failed.
-func differences(m, minus *measuredRow, metric string) (values []float64, failed bool) {
-	for seed, s := range m.steps {
+// differences are a metric's values, or their differences from another row's, of the networks that have them.
+func differences(m, minus *measuredRow, metric string) (values []float64) {
+	for seed := range m.steps {
 		d := m.of(metric, seed)
-		failed = failed || s.last.outcome == nil
 		if minus != nil {
 			d -= minus.of(metric, seed)
-			failed = failed || minus.steps[seed].last.outcome == nil
 		}
 		if !math.IsNaN(d) {
 			values = append(values, d)
 		}
 	}
-	return values, failed
+	return values
 }
