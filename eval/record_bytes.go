@@ -16,22 +16,24 @@ type recordBytes struct {
 // record is, for each cell, whether there is one, and what it holds. Inputs are written as what differs from 0, and
 // recourse points as what differs from the inputs.
 func (c *recordBytes) record(l Layout, r *Record) {
-	var has bool
 	for _, cell := range append(l.Cells(r), &r.Calibrated) {
 		_, follows := cell.(bool)
-		has = cell != nil && !follows
-		if c.value(&has); !has {
+		if c.length(count(cell != nil && !follows)) == 0 {
 			continue
 		}
 		switch x := cell.(type) {
+		case *bool:
+			*x = c.length(count(*x)) == 1
+		case *int8:
+			*x = int8(c.length(int(uint8(*x))))
 		case *recourse.Status:
-			c.value((*int8)(x))
+			*x = recourse.Status(c.length(int(*x)))
 		case *int:
-			v := int64(*x)
-			c.value(&v)
-			*x = int(v)
+			*x = int(c.word(uint64(*x)))
+		case *uint64:
+			*x = c.word(*x)
 		case *Float:
-			c.value((*float64)(x))
+			*x = c.float(*x)
 		case *string:
 			if n := c.length(len(*x)); c.reads {
 				*x, c.b = string(c.b[:n]), c.b[n:]
@@ -42,28 +44,34 @@ func (c *recordBytes) record(l Layout, r *Record) {
 			if n := c.length(len(*x)); c.reads {
 				*x = append(*x, make([]uint64, n)...)
 			}
-			c.value(*x)
+			for i, v := range *x {
+				(*x)[i] = c.word(v)
+			}
 		case *[]Float:
 			if n := c.length(len(*x)); c.reads {
 				*x = append(*x, make([]Float, n)...)
 			}
-			c.value(*x)
+			for i, v := range *x {
+				(*x)[i] = c.float(v)
+			}
 		case *[]float32:
 			c.inputs(x, r)
-		default:
-			c.value(x)
 		}
 	}
 }
 
-// value is a number, or a list whose length is known, and never fails.
-func (c *recordBytes) value(x any) {
+func (c *recordBytes) float(v Float) Float {
+	return Float(math.Float64frombits(c.word(math.Float64bits(float64(v)))))
+}
+
+func (c *recordBytes) word(v uint64) uint64 {
 	if !c.reads {
-		c.b, _ = binary.Append(c.b, binary.LittleEndian, x)
-		return
+		c.b = binary.LittleEndian.AppendUint64(c.b, v)
+		return v
 	}
-	n, _ := binary.Decode(c.b, binary.LittleEndian, x)
-	c.b = c.b[n:]
+	v = binary.LittleEndian.Uint64(c.b)
+	c.b = c.b[8:]
+	return v
 }
 
 func (c *recordBytes) length(n int) int {
@@ -88,18 +96,19 @@ func (c *recordBytes) inputs(list *[]float32, r *Record) {
 			copy(*list, base)
 		}
 		for i := c.length(0); i > 0; i = c.length(0) {
-			c.value(&(*list)[i-1])
+			(*list)[i-1] = math.Float32frombits(binary.LittleEndian.Uint32(c.b))
+			c.b = c.b[4:]
 		}
 		return
 	}
-	for i := range *list {
+	for i, v := range *list {
 		var was float32
 		if base != nil {
 			was = base[i]
 		}
-		if math.Float32bits((*list)[i]) != math.Float32bits(was) {
+		if bits := math.Float32bits(v); bits != math.Float32bits(was) {
 			c.length(i + 1)
-			c.value(&(*list)[i])
+			c.b = binary.LittleEndian.AppendUint32(c.b, bits)
 		}
 	}
 	c.length(0)

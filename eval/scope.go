@@ -13,7 +13,7 @@ type resultAccumulator struct {
 	promises [2][]promiseSums // of f and of g, by tauMargins
 	people   Population
 	rows     struct{ all, labelled int } // of the data: several promises may be about one
-	issued   issuedCounts
+	issued   Issued
 	doubts   doubtful
 	// The largest priority of those in a sample, and the smallest of the others who could be in it: in one sample of all
 	// people, the first is not above the second.
@@ -26,14 +26,10 @@ const (
 	ofQuant
 )
 
-type issuedCounts struct {
-	unsampled, promises, invalid, infeasible int
-	violation                                string
-}
-
 type doubtful struct {
 	evaluated, free int             // people
 	points          [2]solverDoubts // of both models
+	violation       string          // of a promise that was issued
 }
 
 type solverDoubts struct {
@@ -132,12 +128,12 @@ func (y *resultAccumulator) countIssued(r *Record) {
 	switch {
 	case r.Issued == nil:
 	case !r.Evaluated:
-		n.unsampled++
+		n.Unsampled++
 	default:
-		n.promises++
-		n.invalid += count(!approves(r.Issued.Own))
-		n.infeasible += count(r.Issued.Violation != "")
-		n.violation = first(n.violation, r.Issued.Violation)
+		n.Promises++
+		n.Invalid.Num += count(!approves(r.Issued.Own))
+		n.Infeasible.Num += count(r.Issued.Violation != "")
+		y.doubts.violation = first(y.doubts.violation, r.Issued.Violation)
 	}
 }
 

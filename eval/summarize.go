@@ -76,12 +76,10 @@ func (y *resultAccumulator) result(file DataFile) *Result {
 	}
 	r.Tau01, r.RTau01 = y.tau01(ofFull), y.tau01(ofQuant)
 	if s.Issued {
-		n := &y.issued
-		r.Issued = &Issued{
-			Promises: n.promises, Unsampled: n.unsampled,
-			Unjudgeable: newTally(file.Unmatched, file.Unmatched+n.unsampled+n.promises),
-			Invalid:     newTally(n.invalid, n.promises), Infeasible: newTally(n.infeasible, n.promises),
-		}
+		n := y.issued
+		n.Unjudgeable = newTally(file.Unmatched, file.Unmatched+n.Unsampled+n.Promises)
+		n.Invalid, n.Infeasible = newTally(n.Invalid.Num, n.Promises), newTally(n.Infeasible.Num, n.Promises)
+		r.Issued = &n
 	}
 	r.Warnings = y.warnings(r)
 	return r
@@ -132,9 +130,9 @@ func (y *resultAccumulator) warnings(r *Result) []string {
 	}
 	if r.Issued == nil {
 		ws.solver(&y.doubts.points[ofFull], "the original")
-	} else if y.issued.violation != "" {
+	} else if y.doubts.violation != "" {
 		ws.add("the task does not allow %d of the promises given (such as: %v): they count all the same",
-			r.Issued.Infeasible.Num, y.issued.violation)
+			r.Issued.Infeasible.Num, y.doubts.violation)
 	}
 	ws.solver(&y.doubts.points[ofQuant], "the quantized model")
 	return ws
