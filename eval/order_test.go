@@ -151,7 +151,7 @@ func shuffledParts(rng *rand.Rand, records []Record) (parts [][]Record) {
 func TestOrderOfOddRecords(t *testing.T) {
 	t.Parallel()
 	lists := rapid.Custom(oddRecords)
-	for seed := range times(20, 1000) {
+	for seed := range times(10, 1000) {
 		records, s := lists.Example(seed), Settings{Margins: []float64{0, 0.5}, Confidence: 0.9, Issued: seed%2 == 0}
 		group := []task.Subgroup{{Feature: "kind", Values: []string{"y", "x"}}}
 		parts := shuffledParts(rand.New(rand.NewPCG(uint64(seed), 1)), records)
@@ -344,7 +344,7 @@ func TestMeasureInBatches(t *testing.T) {
 		}
 		once := gathered(t, [][]Record{list}, whole.Settings.Margins, people.Subgroups, usualLimits())
 		want := report(t, once, whole.Settings, DataFile{})
-		for _, size := range []int{1, 16} {
+		for _, size := range []int{5, 16} {
 			source := func(_ context.Context, each func(b *Batch) error) error {
 				for rows := range slices.Chunk(task.AllRows(people.N), size) {
 					b := &Batch{People: people.Subset(rows), Set: set.Select(rows), Total: people.N}

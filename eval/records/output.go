@@ -12,6 +12,7 @@ import (
 	"cfq/internal/tempfile"
 	"cfq/recourse"
 	"cfq/task"
+	"cfq/task/rowio"
 )
 
 // filePeople is how many people are in one file of a folder, or a few more: all of a batch.
@@ -26,7 +27,7 @@ type Output struct {
 
 	path    string
 	folder  bool
-	format  Format
+	format  rowio.Format
 	stale   []string // files of an earlier run, which go when the first file is begun
 	run     Run      // from the first batch on
 	earlier earlierRecords
@@ -56,14 +57,14 @@ func (e *ResumeError) Unwrap() error { return e.Err }
 
 // NewFile returns the output to a new file. Its name says the format.
 func NewFile(path string) (*Output, error) {
-	format, err := FormatOf(path)
+	format, err := formatOf(path)
 	return &Output{path: path, format: format}, err
 }
 
 // NewFolder returns the output to a folder, which need not exist. With resume, a run goes on from the records in it,
 // else they go; old says whether there are any.
 func NewFolder(path string, resume bool) (x *Output, old bool, err error) {
-	x = &Output{path: path, folder: true, format: Parquet}
+	x = &Output{path: path, folder: true, format: parquetFormat}
 	if x.stale, err = filepath.Glob(filepath.Join(path, "part-*.parquet")); err != nil {
 		return nil, false, err
 	}

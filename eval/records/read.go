@@ -105,8 +105,8 @@ func (in *reader) table(r io.Reader) error {
 }
 
 func fieldsOf(r io.Reader, path string) (names []string, next func() ([]string, error), err error) {
-	if f, err := FormatOf(path); err == nil && f != Parquet && f != Format(rowio.CSV) {
-		return rowio.Fields(r, rowio.Format(f))
+	if f, err := formatOf(path); err == nil && f == rowio.TSV {
+		return rowio.Fields(r, f)
 	}
 	rows, err := task.NewRows(r, func([]byte) (*task.Data, error) { return &task.Data{Delimiter: ','}, nil })
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/task"
+	"cfq/task/rowio"
 )
 
 const people = `
@@ -126,9 +127,9 @@ func (d drawn) record(margins int) eval.Record {
 	return r
 }
 
-func formats() []Format { return []Format{Parquet, "csv", "tsv"} }
+func formats() []rowio.Format { return []rowio.Format{parquetFormat, "csv", "tsv"} }
 
-func write(t testing.TB, dir string, n int, f Format, run Run, list []eval.Record, file eval.DataFile) string {
+func write(t testing.TB, dir string, n int, f rowio.Format, run Run, list []eval.Record, file eval.DataFile) string {
 	t.Helper()
 	path := filepath.Join(dir, fmt.Sprintf("%d.%s", n, f))
 	var b bytes.Buffer

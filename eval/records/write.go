@@ -14,19 +14,15 @@ import (
 	"cfq/task/rowio"
 )
 
-// Format is how a table is written.
-type Format string
+// parquetFormat is a format of tables; the others are those of rowio.
+const parquetFormat rowio.Format = "parquet"
 
-// Parquet is a format of tables; the others are those of rowio.
-const Parquet Format = "parquet"
-
-// FormatOf is the format that the name of a file stands for.
-func FormatOf(path string) (Format, error) {
+func formatOf(path string) (rowio.Format, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".parquet":
-		return Parquet, nil
+		return parquetFormat, nil
 	case ".csv", ".tsv":
-		return Format(ext[1:]), nil
+		return rowio.Format(ext[1:]), nil
 	}
 	return "", fmt.Errorf("the name of %s says no format: want .parquet, .csv or .tsv", path)
 }
@@ -91,16 +87,16 @@ type Writer struct {
 }
 
 // NewWriter writes the head of a table.
-func NewWriter(w io.Writer, f Format, run Run) (*Writer, error) {
+func NewWriter(w io.Writer, f rowio.Format, run Run) (*Writer, error) {
 	t, err := NewTable(run)
 	if err != nil {
 		return nil, err
 	}
 	out := &Writer{Table: t}
-	if f == Parquet {
+	if f == parquetFormat {
 		out.to, err = newParquetWriter(w, t.head)
 	} else {
-		out.to, err = rowio.NewWriter(w, rowio.Format(f), t.Names(), true)
+		out.to, err = rowio.NewWriter(w, f, t.Names(), true)
 	}
 	return out, err
 }
