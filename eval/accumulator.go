@@ -31,14 +31,6 @@ type statistic struct {
 	weighted func(p contributions) weighted
 }
 
-func estimated(
-	keeps keeps, of func(a *accumulator, confidence float64) Estimate, weighted func(p contributions) weighted,
-) statistic {
-	return statistic{keeps: keeps, weighted: weighted, of: func(a *accumulator, c float64) Value {
-		return of(a, c).AsValue()
-	}}
-}
-
 func share() statistic {
 	return statistic{weighted: contributions.ratio, of: func(a *accumulator, confidence float64) Value {
 		return NewRate(a.above, a.n, confidence).AsValue()
@@ -46,19 +38,19 @@ func share() statistic {
 }
 
 func mean() statistic {
-	return estimated(keepsSums, func(a *accumulator, c float64) Estimate { return a.sums.mean(c) }, contributions.ratio)
+	return statistic{keepsSums, func(a *accumulator, c float64) Value { return a.sums.mean(c) }, contributions.ratio}
 }
 
 func rootMean() statistic {
-	return estimated(keepsSums, func(a *accumulator, c float64) Estimate { return a.sums.rootMean(c) }, contributions.root)
+	return statistic{keepsSums, func(a *accumulator, c float64) Value { return a.sums.rootMean(c) }, contributions.root}
 }
 
 func ratioOfSums() statistic {
-	return estimated(keepsPairs, func(a *accumulator, c float64) Estimate { return a.pairs.ratio(c) }, contributions.ratio)
+	return statistic{keepsPairs, func(a *accumulator, c float64) Value { return a.pairs.ratio(c) }, contributions.ratio}
 }
 
 func quantile(q float64) statistic {
-	s := estimated(keepsList, func(a *accumulator, c float64) Estimate { return a.ranked().quantile(q, c) }, nil)
+	s := statistic{keepsList, func(a *accumulator, c float64) Value { return a.ranked().quantile(q, c) }, nil}
 	if q == 0.5 {
 		s.weighted = contributions.median
 	}
@@ -67,27 +59,27 @@ func quantile(q float64) statistic {
 
 // sizeQuantile is that of the absolute values.
 func sizeQuantile(q float64) statistic {
-	return estimated(keepsList, func(a *accumulator, c float64) Estimate { return a.ranked().sizes().quantile(q, c) }, nil)
+	return statistic{keepsList, func(a *accumulator, c float64) Value { return a.ranked().sizes().quantile(q, c) }, nil}
 }
 
 // differenceOfShares is the share of people with x > 0 less that of those with x < 0.
 func differenceOfShares() statistic {
-	return estimated(0, func(a *accumulator, c float64) Estimate { return dropOf(a.above, a.below, a.n, c) }, nil)
+	return statistic{of: func(a *accumulator, c float64) Value { return dropOf(a.above, a.below, a.n, c) }}
 }
 
 // balancedShare is the mean of the shares of people with x = 1 among those of either outcome.
 func balancedShare() statistic {
-	return estimated(keepsByOutcome, func(a *accumulator, c float64) Estimate {
+	return statistic{keeps: keepsByOutcome, of: func(a *accumulator, c float64) Value {
 		bad, good := &a.byOutcome[0], &a.byOutcome[1]
 		return meanOfShares([2]int{bad.above, good.above}, [2]int{bad.n, good.n}, c)
-	}, nil)
+	}}
 }
 
 // areaUnderCurve is the probability that x is larger for a person with the favourable outcome.
 func areaUnderCurve() statistic {
-	return estimated(keepsByOutcome, func(a *accumulator, c float64) Estimate {
+	return statistic{keeps: keepsByOutcome, of: func(a *accumulator, c float64) Value {
 		return aucOf(a.byOutcome[1].list.ranked(), a.byOutcome[0].list.ranked(), c)
-	}, nil)
+	}}
 }
 
 func counted(of func(a *accumulator) int) statistic {

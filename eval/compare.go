@@ -152,7 +152,7 @@ func (c *Comparison) add(m *computed, at int) (tests []*pairedTest) {
 	}
 	for i := range row.Cells {
 		cell := &row.Cells[i]
-		*cell = Cell{Value: values[i].Estimate, Delta: unknown(), P: undefined(), Call: baseline}
+		*cell = Cell{Value: values[i].Estimate, Delta: unknown().Estimate, P: undefined(), Call: baseline}
 		switch {
 		case i == 0:
 		case m.Kind == metrics.Exact:
@@ -381,7 +381,7 @@ func (d *pairedTest) count(records [][]*Record, s *Settings) {
 // mcNemar compares the models on the same trials of people.
 func (d *pairedTest) mcNemar(confidence float64) {
 	other := d.differ - d.alone
-	if d.Delta = dropOf(d.alone, other, d.n, confidence); d.n > 0 {
+	if d.Delta = dropOf(d.alone, other, d.n, confidence).Estimate; d.n > 0 {
 		d.P, d.Test = Float(statistics.McNemarExact(d.alone, other)), mcNemarTest
 		d.Call = call(d.Better, float64(d.Delta.Value))
 	}

@@ -199,7 +199,7 @@ func (by computations) files() {
 	} {
 		by.reads(id, func(r *Result) Value {
 			if r.Timing == nil {
-				return unknown().AsValue()
+				return unknown()
 			}
 			return number(r.Timing).AsValue()
 		})

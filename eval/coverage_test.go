@@ -17,7 +17,7 @@ func TestDropCoverage(t *testing.T) {
 	least := 1.0
 	for _, n := range []int{5, 25} {
 		for _, conf := range []float64{0.8, 0.95} {
-			var all [][]Estimate
+			var all [][]Value
 			for b := range n + 1 {
 				all = append(all, nil)
 				for c := range n - b + 1 {

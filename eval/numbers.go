@@ -84,7 +84,7 @@ func (r ranked) sizes() ranked {
 // upper end.
 //
 // References: Conover (1999), Practical Nonparametric Statistics, section 3.2.
-func (r ranked) quantile(q, confidence float64) Estimate {
+func (r ranked) quantile(q, confidence float64) Value {
 	e := unknown()
 	n := len(r)
 	if n == 0 {
@@ -126,7 +126,7 @@ func (m *moments) add(x float64) {
 // people is normal: of numbers with a heavy tail it covers less than it says (see TestStudentCoverage).
 //
 // References: Student (1908).
-func (m *moments) mean(confidence float64) Estimate {
+func (m *moments) mean(confidence float64) Value {
 	e := unknown()
 	if m.n == 0 {
 		return e
@@ -159,7 +159,7 @@ func (e *Estimate) around(se, confidence float64) {
 	e.Lo, e.Hi = e.Value-Float(t*se), e.Value+Float(t*se)
 }
 
-func (m *moments) rootMean(confidence float64) Estimate {
+func (m *moments) rootMean(confidence float64) Value {
 	e := m.mean(confidence)
 	root := func(x Float) Float { return Float(math.Sqrt(max(0, float64(x)))) }
 	if e.N > 0 {
@@ -187,7 +187,7 @@ func (m *pairMoments) add(a, b float64) {
 // nothing.
 //
 // References: Cochran (1977), Sampling Techniques, section 6.4.
-func (m *pairMoments) ratio(confidence float64) Estimate {
+func (m *pairMoments) ratio(confidence float64) Value {
 	e := unknown()
 	total := m.a.Value()
 	if e.N = m.n; !(total > 0) {

@@ -105,7 +105,7 @@ func TestMomentsByTheFormulas(t *testing.T) {
 	}
 }
 
-func compareEstimates(t *rapid.T, what string, got, want Estimate, tolerance float64) {
+func compareEstimates(t *rapid.T, what string, got, want Value, tolerance float64) {
 	must.Same(must.In(t, what), want.N, got.N)
 	for i, x := range [][2]Float{{got.Value, want.Value}, {got.Lo, want.Lo}, {got.Hi, want.Hi}} {
 		if x[0].Defined() != x[1].Defined() || math.Abs(float64(x[0]-x[1])) > tolerance {

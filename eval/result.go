@@ -203,7 +203,7 @@ type Pace struct {
 
 // NewPace makes a Pace of the times of runs of that many rows.
 func NewPace(rows int, full, quant []float64, confidence float64) Pace {
-	median := func(times []float64) Estimate { return rank(slices.Clone(times)).quantile(0.5, confidence) }
+	median := func(times []float64) Estimate { return rank(slices.Clone(times)).quantile(0.5, confidence).Estimate }
 	p := Pace{Full: median(full), Quant: median(quant)}
 	n := Float(rows)
 	p.Throughput = Estimate{Value: n / p.Quant.Value, N: p.Quant.N, Lo: n / p.Quant.Hi, Hi: n / max(0, p.Quant.Lo)}

@@ -18,7 +18,7 @@ func sum(xs []float64) (s float64) {
 	return s
 }
 
-func meanOf(xs []float64, confidence float64) Estimate {
+func meanOf(xs []float64, confidence float64) Value {
 	var m moments
 	for _, x := range xs {
 		m.add(x)
@@ -26,7 +26,7 @@ func meanOf(xs []float64, confidence float64) Estimate {
 	return m.mean(confidence)
 }
 
-func rmsOf(xs []float64, confidence float64) Estimate {
+func rmsOf(xs []float64, confidence float64) Value {
 	var m moments
 	for _, x := range xs {
 		m.add(x * x)
@@ -34,7 +34,7 @@ func rmsOf(xs []float64, confidence float64) Estimate {
 	return m.rootMean(confidence)
 }
 
-func ratioOf(a, b []float64, confidence float64) Estimate {
+func ratioOf(a, b []float64, confidence float64) Value {
 	var m pairMoments
 	for i := range a {
 		m.add(a[i], b[i]-a[i])
@@ -42,7 +42,7 @@ func ratioOf(a, b []float64, confidence float64) Estimate {
 	return m.ratio(confidence)
 }
 
-func quantileOf(xs []float64, q, confidence float64) Estimate {
+func quantileOf(xs []float64, q, confidence float64) Value {
 	return rank(slices.Clone(xs)).quantile(q, confidence)
 }
 

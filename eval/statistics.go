@@ -46,8 +46,8 @@ func newTally(num, den int) Tally {
 }
 
 func (t Tally) value() Value {
-	v := Value{Estimate: unknown(), Num: t.Num, Kind: metrics.Exact}
-	if t.Den > 0 {
+	v := noValue(metrics.Exact)
+	if v.Num = t.Num; t.Den > 0 {
 		v.Estimate = Estimate{Value: t.Value, N: t.Den, Lo: t.Value, Hi: t.Value}
 	}
 	return v
@@ -62,11 +62,11 @@ type Estimate struct {
 	Hi    Float `json:"hi"`
 }
 
-func unknown() Estimate {
-	return Estimate{Value: undefined(), Lo: Float(math.Inf(-1)), Hi: Float(math.Inf(1))}
+func unknown() Value {
+	return Estimate{Value: undefined(), Lo: Float(math.Inf(-1)), Hi: Float(math.Inf(1))}.AsValue()
 }
 
-func dropOf(b, c, n int, confidence float64) Estimate {
+func dropOf(b, c, n int, confidence float64) Value {
 	e := unknown()
 	if e.N = n; n == 0 {
 		return e
@@ -81,7 +81,7 @@ func dropOf(b, c, n int, confidence float64) Estimate {
 // meanOfShares estimates the mean of two shares k/n of different people. Undefined when one of them has nobody.
 //
 // References: Zou and Donner (2008), Construction of Confidence Limits about Effect Measures (MOVER).
-func meanOfShares(k, n [2]int, confidence float64) Estimate {
+func meanOfShares(k, n [2]int, confidence float64) Value {
 	e := unknown()
 	if e.N = n[0] + n[1]; n[0] == 0 || n[1] == 0 {
 		return e
@@ -101,7 +101,7 @@ func meanOfShares(k, n [2]int, confidence float64) Estimate {
 //
 // References: DeLong, DeLong and Clarke-Pearson (1988), Comparing the Areas under Two or More Correlated Receiver
 // Operating Characteristic Curves.
-func aucOf(good, bad ranked, confidence float64) Estimate {
+func aucOf(good, bad ranked, confidence float64) Value {
 	e := unknown()
 	if len(good) == 0 || len(bad) == 0 {
 		return e

@@ -42,10 +42,10 @@ func TestRMSByHand(t *testing.T) {
 func TestEstimatesOfLittle(t *testing.T) {
 	t.Parallel()
 	nan, inf := math.NaN(), math.Inf(1)
-	open := func(e Estimate) bool { return math.IsInf(float64(e.Lo), -1) && math.IsInf(float64(e.Hi), 1) }
+	open := func(e Value) bool { return math.IsInf(float64(e.Lo), -1) && math.IsInf(float64(e.Hi), 1) }
 	for _, c := range []struct {
 		name  string
-		e     Estimate
+		e     Value
 		n     int
 		value float64
 	}{
@@ -98,12 +98,12 @@ func TestIntervalsAreMonotone(t *testing.T) {
 		b := rapid.IntRange(0, n).Draw(t, "b")
 		c := rapid.IntRange(0, n-b).Draw(t, "c")
 		q := rapid.SampledFrom([]float64{0.05, 0.5, 0.95}).Draw(t, "q")
-		for name, f := range map[string]func(float64) Estimate{
-			"mean":     func(conf float64) Estimate { return meanOf(xs, conf) },
-			"rms":      func(conf float64) Estimate { return rmsOf(xs, conf) },
-			"ratio":    func(conf float64) Estimate { return ratioOf(as, xs, conf) },
-			"quantile": func(conf float64) Estimate { return quantileOf(xs, q, conf) },
-			"drop":     func(conf float64) Estimate { return dropOf(b, c, n, conf) },
+		for name, f := range map[string]func(float64) Value{
+			"mean":     func(conf float64) Value { return meanOf(xs, conf) },
+			"rms":      func(conf float64) Value { return rmsOf(xs, conf) },
+			"ratio":    func(conf float64) Value { return ratioOf(as, xs, conf) },
+			"quantile": func(conf float64) Value { return quantileOf(xs, q, conf) },
+			"drop":     func(conf float64) Value { return dropOf(b, c, n, conf) },
 		} {
 			narrow, wide := f(lower), f(higher)
 			if !(wide.Lo <= narrow.Lo && narrow.Lo <= narrow.Value && narrow.Value <= narrow.Hi && narrow.Hi <= wide.Hi) {

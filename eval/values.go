@@ -44,7 +44,7 @@ func noValue(kind metrics.Kind) Value {
 	case metrics.Count:
 		return Value{Kind: kind}
 	}
-	return Value{Estimate: unknown(), Kind: kind}
+	return Value{Estimate: unknown().Estimate, Kind: kind}
 }
 
 // MarshalJSON writes what the kind of the value has.
