@@ -54,12 +54,7 @@ func (f *compareFlags) results(
 	ctx context.Context, d *evaluation, names []string,
 ) (results []*eval.Result, err error) {
 	o := d.options()
-	if o.Margins = f.margins; len(o.Margins) == 0 {
-		o.Margins = []float64{0.1, 0.25, d.task.Target.Margin}
-	}
-	if f.promises != "" { // however small a promise's margin is, it is judged
-		o.Margins = append(o.Margins, 0)
-	}
+	o.Margins = f.marginsOf(0.1, 0.25, d.task.Target.Margin)
 	if results, err = d.results(ctx, o, false); err != nil {
 		return nil, runError(err)
 	}

@@ -60,7 +60,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	work := func(d *evaluation) (*report.Document, error) {
 		if f.piped {
-			return nil, d.answerStream(ctx, &f.stream, f.marginsOf(d))
+			return nil, d.answerStream(ctx, &f.stream, f.marginsOf(curve(d.task)...))
 		}
 		if d.out = kept; kept != nil {
 			kept.Task, kept.Made = d.task, d.madeWith
@@ -72,7 +72,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
 			}
 		}
 		o := d.options()
-		o.Margins, o.Noise = f.marginsOf(d), f.noise
+		o.Margins, o.Noise = f.marginsOf(curve(d.task)...), f.noise
 		if e.given("certify") {
 			if err := d.certify(ctx, &o); err != nil {
 				return nil, err
@@ -83,10 +83,11 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
 	return evaluate(ctx, e, &f.evaluationFlags, args, report.EvaluationViews(), work)
 }
 
-func (f *evalFlags) marginsOf(d *evaluation) []float64 {
+// marginsOf are the required margins: those of the flag, else the others.
+func (f *evaluationFlags) marginsOf(others ...float64) []float64 {
 	list := slices.Clone(f.margins)
 	if len(list) == 0 {
-		list = curve(d.task)
+		list = others
 	}
 	if f.promises != "" { // however small a promise's margin is, it is judged
 		list = append(list, 0)

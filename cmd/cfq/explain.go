@@ -19,34 +19,23 @@ import (
 type topic struct {
 	name  string
 	alias []string // other names
-	cells []string // of the list of its kind, behind the name
 	doc   any      // as --json shows it, and what the template writes
 	text  string   // the name of the template
 }
 
 type topicKind struct {
-	Name   string   `json:"name"`
-	What   string   `json:"what"`
-	Count  int      `json:"count"`
-	head   []string // of the list of its topics
+	Name   string `json:"name"` // also that of the template of its list
+	What   string `json:"what"`
+	Count  int    `json:"count"`
 	topics []topic
 }
 
 func topicKinds() []topicKind {
-	kinds := []topicKind{
-		{
-			Name: "metrics", What: "definitions of what is measured",
-			head: []string{"metric", "unit", "better", "what"}, topics: metricTopics(),
-		},
-		{
-			Name: "operators", What: "whether a model may have an operator: its gradient, its weights",
-			head: []string{"operator", "gradient", "quantized"}, topics: operatorTopics(),
-		},
+	m, o := metricTopics(), operatorTopics()
+	return []topicKind{
+		{"metrics", "definitions of what is measured", len(m), m},
+		{"operators", "whether a model may have an operator: its gradient, its weights", len(o), o},
 	}
-	for i := range kinds {
-		kinds[i].Count = len(kinds[i].topics)
-	}
-	return kinds
 }
 
 func explainable() (names []string) {
@@ -62,11 +51,7 @@ func explainable() (names []string) {
 func explain(_ context.Context, e *env, args []string) error {
 	kinds := topicKinds()
 	if len(args) == 0 {
-		rows := [][]string{{"kind", "number", "what"}}
-		for _, k := range kinds {
-			rows = append(rows, []string{k.Name, fmt.Sprint(k.Count), k.What})
-		}
-		return e.showTopics(kinds, rows, "cfq explain KIND lists them; cfq explain NAME says more of one")
+		return e.showTopics("kinds", kinds, "cfq explain KIND lists them; cfq explain NAME says more of one")
 	}
 	if err := arguments("explain", args, "NAME"); err != nil {
 		return err
@@ -74,11 +59,11 @@ func explain(_ context.Context, e *env, args []string) error {
 	same := func(name string) bool { return strings.EqualFold(name, args[0]) }
 	for _, k := range kinds {
 		if same(k.Name) {
-			docs, rows := make([]any, len(k.topics)), [][]string{k.head}
-			for i, t := range k.topics {
-				docs[i], rows = t.doc, append(rows, append([]string{t.name}, t.cells...))
+			docs := make([]any, len(k.topics))
+			for i := range docs {
+				docs[i] = k.topics[i].doc
 			}
-			return e.showTopics(docs, rows, "cfq explain NAME says more")
+			return e.showTopics(k.Name, docs, "cfq explain NAME says more")
 		}
 		for i := range k.topics {
 			if t := &k.topics[i]; same(t.name) || slices.ContainsFunc(t.alias, same) {
@@ -93,13 +78,9 @@ func explain(_ context.Context, e *env, args []string) error {
 	return cli.Usagef("`cfq explain` lists what it explains", "nothing is called %q%s", args[0], text)
 }
 
-func (e *env) showTopics(list any, rows [][]string, note string) error {
+func (e *env) showTopics(name string, list any, note string) error {
 	return e.show(list, func(w *textView) {
-		g := message.NewLines()
-		for _, row := range rows {
-			g.Add(row...)
-		}
-		g.Write(w, "")
+		w.grid(message.NewLines(), "", name, list)
 		fmt.Fprintf(w, "\n%s\n", note)
 	})
 }
@@ -127,38 +108,36 @@ type operatorDoc struct {
 	Quantized string `json:"quantized"`
 	Refused   string `json:"refused,omitempty"` // why
 	Instead   string `json:"instead,omitempty"`
+	Kind      string `json:"-"` // in the list
 }
 
 func operatorTopics() (list []topic) {
 	known := map[string]bool{}
-	add := func(x operatorDoc, short string) {
-		if known[x.Name] {
-			return
+	add := func(x operatorDoc) {
+		if !known[x.Name] {
+			known[x.Name], x.Quantized = true, quant.Quantized(x.Name)
+			list = append(list, topic{name: x.Name, doc: x, text: "operator"})
 		}
-		known[x.Name] = true
-		quantized := "no"
-		if x.Quantized = quant.Quantized(x.Name); x.Quantized != "" {
-			quantized = "yes"
-		}
-		list = append(list, topic{name: x.Name, cells: []string{short, quantized}, doc: x, text: "operator"})
 	}
 	for _, name := range refuse.Operators() {
 		why, instead := refuse.Operator(name)
-		add(operatorDoc{Name: name, Refused: why, Instead: instead}, "refused")
+		add(operatorDoc{Name: name, Refused: why, Instead: instead, Kind: "refused"})
 	}
 	for _, op := range autodiff.Operators() {
 		text := fmt.Sprintf("from operator set %d: %s", op.Since, op.Doc)
 		if op.Kind != autodiff.Differentiable {
 			text = op.Kind.String() + ", " + text
 		}
-		add(operatorDoc{Name: op.Name, Gradient: text}, op.Kind.String())
+		add(operatorDoc{Name: op.Name, Gradient: text, Kind: op.Kind.String()})
 	}
 	for _, name := range append(lower.Operators(), pass.Fused()...) {
-		add(operatorDoc{Name: name, Gradient: "written out in standard operators when the model is opened"}, "expanded")
+		const text = "written out in standard operators when the model is opened"
+		add(operatorDoc{Name: name, Gradient: text, Kind: "expanded"})
 	}
 	for _, name := range autodiff.Remedies() {
 		why, instead := autodiff.Remedy(name)
-		add(operatorDoc{Name: name, Refused: "between the inputs and the decision: " + why, Instead: instead}, "refused")
+		why = "between the inputs and the decision: " + why
+		add(operatorDoc{Name: name, Refused: why, Instead: instead, Kind: "refused"})
 	}
 	slices.SortFunc(list, func(a, b topic) int {
 		return strings.Compare(strings.ToLower(a.name), strings.ToLower(b.name))
@@ -180,7 +159,7 @@ type metricDoc struct {
 
 func metricTopics() (list []topic) {
 	for _, m := range metrics.All() {
-		t := topic{name: m.ID, cells: []string{m.Unit, string(m.Better), m.Name}, text: "metric", doc: metricDoc{
+		t := topic{name: m.ID, text: "metric", doc: metricDoc{
 			m.ID, m.Key(), m.Name, m.Symbol, m.Unit, string(m.Better), m.PerMargin(), m.Definition, m.Source,
 		}}
 		if m.Symbol != "" {

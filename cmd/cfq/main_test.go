@@ -176,9 +176,8 @@ func TestExplainable(t *testing.T) {
 			}
 			var b bytes.Buffer
 			x.write(newTextView(&b))
-			if !strings.HasPrefix(b.String(), x.name) || strings.Count(b.String(), "\n") < 4 ||
-				len(x.cells) != len(k.head)-1 {
-				t.Errorf("%s of %s: cells %q, text\n%s", x.name, k.Name, x.cells, b.String())
+			if !strings.HasPrefix(b.String(), x.name) || strings.Count(b.String(), "\n") < 4 {
+				t.Errorf("%s of %s: text\n%s", x.name, k.Name, b.String())
 			}
 		}
 	}

@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -227,11 +224,4 @@ func showCoding(out *textView, r *fit.Result) {
 		out.grid(&message.Grid{Left: map[int]bool{0: true}}, "  ", "attributes", m)
 		fmt.Fprintf(out, "  (%s rows; root mean square error and standard deviation in the attribute's unit)\n", on)
 	}
-}
-
-func removeCheckpoint(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	return nil
 }
