@@ -36,8 +36,8 @@ func evaluationPage(d *Document, full bool) *reportPage {
 		p.add(v.promises(), v.costs(), v.shape(), v.marginErrors(), v.spreads())
 	}
 	p.add(v.groups()...)
-	p.add(v.scenarios(), v.certificates(), v.perturbations(), v.brokenPromises(), decisions(r), scores(r), footprint(r),
-		timing(r), layers(d.Layers, full),
+	p.add(v.scenarios(), v.byMargin("Certificates", "certificates", "certified.share"), v.perturbations(), v.brokenPromises(), decisions(r), scores(r), v.footprint(),
+		v.timing(), layers(d.Layers, full),
 		pageBlock{Title: "People", Left: 1, Fold: true, Rows: v.words.Rows("people", r)}, v.excluded(),
 		files(&d.Inputs, Entry{"original", d.Full, nil}, Entry{"quantized", d.Quantized, nil}), runBlock(v.words, &d.Run),
 		recipes("How the quantized model was made", true, Entry{Recipe: d.Recipe}))
@@ -107,13 +107,11 @@ func (v *evaluationView) tiles() (out []tile) {
 func (v *evaluationView) At() *eval.AtMargin { return v.at }
 
 func (v *evaluationView) promises() pageBlock {
-	b := v.byMargin("Promises by required margin t", "", slices.Concat(brokenColumns("vd", ""), brokenColumns("rvd", ""),
-		[]metricColumn{{"", "frr", asPercent}, {"helped", "frr", asFraction}})...)
+	b := v.byMargin("Promises by required margin t", "promises by margin", "")
 	const minCurve = 3 // margins
 	if len(v.Result.Margins) >= minCurve {
 		b.Figures = brokenChart("Promises that break, by required margin", v.Result, nil, v.Result.Margins)
 	}
-	b.After = v.words.Lines("promises by margin", v.Result)
 	return b
 }
 
@@ -142,41 +140,21 @@ func (v *evaluationView) costs() pageBlock {
 	if !v.Known("crg.n") && !v.Known("lost_recourse") {
 		return pageBlock{}
 	}
-	b := v.byMargin("Cost of the recourse", "", slices.Concat(
-		[]metricColumn{
-			{"", "crg.mean", asChange},
-			{"interval", "crg.mean", func(x eval.Value) string { return relative(x.Estimate) }},
-		},
-		v.estimates(change, metricColumn{"sums", "crg.ratio_of_sums", nil}, metricColumn{"median", "crg.median", nil},
-			metricColumn{"p95", "crg.p95", nil}),
-		v.estimates(percent, metricColumn{"", "crg.abs_mean", nil}, metricColumn{"noise", "crg_noise.abs_mean", nil}),
-		[]metricColumn{
-			{"people", "crg.n", asCount}, {"cost 0", "crg.free", asCount}, {"lost", "lost_recourse", asFraction},
-		})...)
-	b.After = v.words.Lines("cost of recourse", v)
-	return b
+	return v.byMargin("Cost of the recourse", "cost of recourse", "")
 }
 
 func (v *evaluationView) shape() pageBlock {
 	if !v.Known("dir_sim") {
 		return pageBlock{}
 	}
-	columns := v.estimates(fixed, columnsOf("dir_sim", "act_overlap")...)
-	columns = append(columns, metricColumn{"people", "dir_sim", asCount})
-	if v.Known("pixel_distance") {
-		columns = append(columns, v.estimates(fixed, columnsOf("pixel_distance")...)...)
-	}
-	b := v.byMargin("Shape of the recourse", "", columns...)
-	b.After, b.Fold = v.words.Lines("shape", v), true
+	b := v.byMargin("Shape of the recourse", "shape", "")
+	b.Fold = true
 	return b
 }
 
 func (v *evaluationView) marginErrors() pageBlock {
-	b := v.byMargin("Margin error e at the original's recourse points", "", slices.Concat(
-		v.estimates(signed, columnsOf("margin_error.mean")...),
-		v.estimates(fixed, columnsOf("margin_error.rms", "margin_error.p99", "margin_error.max")...),
-		[]metricColumn{{"people", "margin_error.n", asCount}})...)
-	b.After, b.Fold = v.words.Lines("margin errors", nil), true
+	b := v.byMargin("Margin error e at the original's recourse points", "margin errors", "")
+	b.Fold = true
 	return b
 }
 
@@ -199,32 +177,18 @@ func (v *evaluationView) spreads() pageBlock {
 	return b
 }
 
-func (v *evaluationView) certificates() pageBlock {
-	b := v.byMargin("Certificates", "certified.share",
-		metricColumn{"certified", "certified.share", asPercent},
-		metricColumn{"promises", "certified.share", asFraction},
-		metricColumn{"interval", "certified.share", asInterval},
-		metricColumn{"models apart", "certified.apart", func(x eval.Value) string { return fixed(x.Value, 3) }})
-	b.After = v.words.Lines("certificates", v.Result)
-	return b
-}
-
 // perturbations shows the paper's safe margins.
 func (v *evaluationView) perturbations() pageBlock {
 	b := pageBlock{Title: "Logit perturbation and safe margins", Fold: true, Left: 1, Head: []string{
 		"eps", "t", "mean", "p95", "max", "safe", "points", "broken inside", "outside",
 	}}
-	names := map[eval.Perturbation]string{
-		eval.AtPoint: "at the point", eval.InBall: "in a ball, sampled", eval.FirstOrder: "first order",
-	}
 	for _, a := range v.shownMargins() {
 		for _, k := range eval.Perturbations() {
-			of := func(id string) eval.Value { return a.Of("perturbation." + string(k) + "." + id) }
-			if of("n").N > 0 {
-				b.row(names[k], margin(a.Margin), fixed(of("mean").Value, 3), fixed(of("p95").Value, 3),
-					fixed(of("max").Value, 3), asPercent(of("safe")), asFraction(of("safe")), asFraction(of("broken_inside")),
-					asFraction(of("broken_outside")))
+			values := map[string]eval.Value{}
+			for id := range strings.FieldsSeq("n mean p95 max safe broken_inside broken_outside") {
+				values[id] = a.Of("perturbation." + string(k) + "." + id)
 			}
+			b.Rows = append(b.Rows, v.words.Rows("perturbation", map[string]any{"Of": values, "At": k, "T": a.Margin})...)
 		}
 	}
 	b.After = v.words.Lines("perturbations", nil)

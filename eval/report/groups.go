@@ -14,7 +14,7 @@ import (
 func (v *evaluationView) groups() (sections []pageBlock) {
 	for i := range v.Result.Groups {
 		by := &v.Result.Groups[i]
-		p := newParts("By "+by.By, by.By, v.at.Margin)
+		p := v.newParts("By "+by.By, by.By, v.at.Margin)
 		for _, g := range by.Groups {
 			name := g.Name
 			if g.Small {
@@ -82,7 +82,7 @@ func (v *evaluationView) alternatives() pageBlock {
 	if r.Issued != nil {
 		t = r.Margins[0].Margin
 	}
-	p := newParts("Who counts as a person", "who counts", t)
+	p := v.newParts("Who counts as a person", "who counts", t)
 	p.add("every row", r)
 	for _, o := range r.SensitivityToCopies {
 		p.add(o.Name, o.Result)
@@ -100,7 +100,7 @@ func (v *evaluationView) scenarios() pageBlock {
 	if len(v.Result.Scenarios) == 0 {
 		return pageBlock{}
 	}
-	p := newParts("Other conditions", "scenario", v.at.Margin)
+	p := v.newParts("Other conditions", "scenario", v.at.Margin)
 	p.add("as it is", v.Result)
 	for _, s := range v.Result.Scenarios {
 		p.add(s.Name, s.Result)
@@ -116,12 +116,8 @@ type partTable struct {
 	margin float64
 }
 
-func newParts(title, what string, t float64) *partTable {
-	columns := slices.Concat([]metricColumn{{"helped", "frr", asFraction}}, brokenColumns("vd", symbolAt("vd", t)),
-		[]metricColumn{
-			{symbolAt("rvd", t), "rvd", asPercent}, {"", "crg.median", asChange}, {"accuracy", "accuracy_quant", asPercent},
-		})
-	p := &partTable{newResultTable(title, what, columns...), t}
+func (v *evaluationView) newParts(title, what string, t float64) *partTable {
+	p := &partTable{newResultTable(title, what, v.columns("parts columns", t)...), t}
 	p.Left = 1
 	return p
 }

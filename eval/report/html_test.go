@@ -212,7 +212,7 @@ func TestHostileNames(t *testing.T) {
 		switch {
 		case strings.HasSuffix(name, "md"):
 			markup = []string{"[pay](", "http://evil", "<script", "www.evil"}
-		case strings.HasSuffix(name, "html"), name == junitView:
+		case strings.HasSuffix(name, "html"), name == "junit":
 			markup = []string{"<script", "href=\"http"}
 		}
 		for _, m := range markup {

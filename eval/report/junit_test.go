@@ -45,7 +45,7 @@ func TestJUnit(t *testing.T) {
 	twice.Limit = ">= -0.5"
 	d.Gate.Findings = append(d.Gate.Findings, twice)
 	d.Gate.Findings[1].Why += " \x00\x1b[31m\xff <&\"'>"
-	text := shown(t, Views(), junitView, d)
+	text := shown(t, Views(), "junit", d)
 	var root node
 	must.Do(t, xml.Unmarshal([]byte(text), &root))
 	if root.XMLName.Local != "testsuites" || len(root.all("testsuite")) != 1 {
@@ -105,7 +105,7 @@ func TestJUnitNeedsAGate(t *testing.T) {
 	must.Fail(t, junit(io.Discard, loans()), "gate")
 	d := loans()
 	d.Gate = &gate.Report{Verdict: gate.Pass}
-	for _, view := range []string{"text", "html", junitView} {
+	for _, view := range []string{"text", "html", "junit"} {
 		shown(t, Views(), view, d)
 	}
 }

@@ -116,47 +116,40 @@ func (r *Run) CommandLine() string {
 	return strings.Join(line, " ")
 }
 
-func footprint(r *eval.Result) pageBlock {
+func (v *evaluationView) footprint() pageBlock {
 	b := pageBlock{Title: "Size and work", Left: 1, Head: []string{"", "original", "quantized", "ratio"}}
-	f := r.Footprint
-	if f == nil {
-		return b
+	if f := v.Result.Footprint; f != nil {
+		b.Rows = v.words.Rows("footprint", f)
 	}
-	row := func(label string, a, q float64, show func(float64) string) {
-		ratio := missing
-		if a > 0 && q > 0 {
-			ratio = strconv.FormatFloat(q/a, 'f', 3, 64)
-		}
-		b.row(label, show(a), show(q), ratio)
-	}
-	row("size of the file", float64(f.Full.Bytes), float64(f.Quant.Bytes),
-		func(x float64) string { return byteCount(int64(x)) })
-	row("stored bits per weight", f.Full.StoredBits, f.Quant.StoredBits,
-		func(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) })
-	row("bit operations of one decision", f.Full.BOPs, f.Quant.BOPs, func(x float64) string { return thousands(int64(x)) })
 	return b
 }
 
-func timing(r *eval.Result) pageBlock {
-	t := r.Timing
+func quotient(a, q float64) string {
+	if a > 0 && q > 0 {
+		return strconv.FormatFloat(q/a, 'f', 3, 64)
+	}
+	return missing
+}
+
+func (v *evaluationView) timing() pageBlock {
+	t := v.Result.Timing
 	if t == nil {
 		return pageBlock{}
 	}
-	b := pageBlock{
+	return pageBlock{
 		Title: "Speed in ONNX Runtime, " + message.Count(t.Threads, "thread"), Left: 1,
 		Head: []string{"", "original", "interval", "quantized", "interval", "runs", "speed-up"},
+		Rows: v.words.Rows("timing", t),
 		After: []string{"Medians of alternating runs of the two models on this machine. Only these numbers differ " +
 			"between evaluations."},
 	}
-	for i, p := range []eval.Pace{t.One, t.Many} {
-		times := missing
-		if p.Full.Value.Defined() && p.Quant.Value > 0 {
-			times = strconv.FormatFloat(float64(p.Full.Value/p.Quant.Value), 'f', 2, 64) + "x"
-		}
-		b.row([]string{"1 row", "256 rows"}[i], seconds(p.Full.Value), between(p.Full, seconds), seconds(p.Quant.Value),
-			between(p.Quant, seconds), strconv.Itoa(p.Quant.N), times)
+}
+
+func speedUp(p eval.Pace) string {
+	if !p.Full.Value.Defined() || !(p.Quant.Value > 0) {
+		return missing
 	}
-	return b
+	return fixed(p.Full.Value/p.Quant.Value, 2) + "x"
 }
 
 func layers(all []Layer, full bool) pageBlock {

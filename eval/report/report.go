@@ -129,35 +129,28 @@ type Entry struct {
 // View is one way to show a document.
 type View[D any] struct {
 	Name  string // as in --report NAME:PATH
-	Doc   string // one line
-	Ext   string // of files, with its dot
 	Write func(io.Writer, *D) error
 }
 
 // Views lists how a Document can be shown; those behind EvaluationViews need a gate.
 func Views() []View[Document] {
-	return append(EvaluationViews(),
-		View[Document]{junitView, "the checks of a gate as test cases", ".xml", junit})
+	return append(EvaluationViews(), View[Document]{"junit", junit})
 }
-
-const junitView = "junit"
 
 // EvaluationViews lists how a Document without a gate can be shown.
-func EvaluationViews() []View[Document] { return views("report.schema.json", JSON, evaluationPage) }
+func EvaluationViews() []View[Document] { return views(JSON, evaluationPage) }
 
 // ComparisonViews lists how a Comparison can be shown.
-func ComparisonViews() []View[Comparison] {
-	return views("compare.schema.json", compareJSON, comparisonPage)
-}
+func ComparisonViews() []View[Comparison] { return views(compareJSON, comparisonPage) }
 
-func views[D any](schema string, json func(io.Writer, *D) error, page func(d *D, full bool) *reportPage) []View[D] {
+func views[D any](json func(io.Writer, *D) error, page func(d *D, full bool) *reportPage) []View[D] {
 	show := func(full bool, draw func(*reportPage, io.Writer) error) func(io.Writer, *D) error {
 		return func(w io.Writer, d *D) error { return draw(page(d, full), w) }
 	}
 	return []View[D]{
-		{"text", "for a terminal", ".txt", show(false, (*reportPage).writeText)},
-		{"json", "for programs, see " + schema, ".json", json},
-		{"md", "Markdown, for the summary of a pipeline's job", ".md", show(false, (*reportPage).markdown)},
-		{"html", "one self-contained page, with plots", ".html", show(true, (*reportPage).html)},
+		{"text", show(false, (*reportPage).writeText)},
+		{"json", json},
+		{"md", show(false, (*reportPage).markdown)},
+		{"html", show(true, (*reportPage).html)},
 	}
 }

@@ -22,34 +22,36 @@ func asInterval(v eval.Value) string { return interval(v.Rate(), 1) }
 func asCount(v eval.Value) string    { return strconv.Itoa(v.N) }
 func asChange(v eval.Value) string   { return change(v.Value, 1) }
 
-func brokenColumns(id, head string) []metricColumn {
-	return []metricColumn{{head, id, asPercent}, {"broken", id, asFraction}, {"interval", id, asInterval}}
-}
-
-func columnsOf(metrics ...string) (columns []metricColumn) {
-	for _, id := range metrics {
-		columns = append(columns, metricColumn{metric: id})
+// columns are the columns that a template lists: head, metric, and how values are shown.
+func (v *evaluationView) columns(name string, data any) (columns []metricColumn) {
+	shows := map[string]func(eval.Value) string{
+		"percent": asPercent, "fraction": asFraction, "interval": asInterval, "count": asCount, "change": asChange,
+		"bounds": func(x eval.Value) string { return relative(x.Estimate) },
+		"fixed":  func(x eval.Value) string { return fixed(x.Value, 3) },
+		// with intervals where there is room
+		"percent +-": v.withBounds(percent), "change +-": v.withBounds(change), "fixed +-": v.withBounds(fixed),
+		"signed +-": v.withBounds(signed),
+	}
+	for _, row := range v.words.Rows(name, data) {
+		columns = append(columns, metricColumn{row[0], row[1], shows[row[2]]})
 	}
 	return columns
 }
 
-// estimates are columns with intervals where there is room. What is shown in per cent has one decimal, other numbers
+// withBounds shows values with their intervals in a full view. What is shown in per cent has one decimal, other numbers
 // have three.
-func (v *evaluationView) estimates(show func(eval.Float, int) string, columns ...metricColumn) []metricColumn {
-	for i := range columns {
-		columns[i].show = func(x eval.Value) string {
-			e := x.Estimate
-			s, bounds := show(e.Value, 3), between(e, func(x eval.Float) string { return fixed(x, 3) })
-			if strings.HasSuffix(s, " %") {
-				s, bounds = show(e.Value, 1), relative(e)
-			}
-			if !v.full || !e.Value.Defined() || bounds == missing {
-				return s
-			}
-			return s + " (" + bounds + ")"
+func (v *evaluationView) withBounds(show func(eval.Float, int) string) func(eval.Value) string {
+	return func(x eval.Value) string {
+		e := x.Estimate
+		s, bounds := show(e.Value, 3), between(e, func(x eval.Float) string { return fixed(x, 3) })
+		if strings.HasSuffix(s, " %") {
+			s, bounds = show(e.Value, 1), relative(e)
 		}
+		if !v.full || !e.Value.Defined() || bounds == missing {
+			return s
+		}
+		return s + " (" + bounds + ")"
 	}
-	return columns
 }
 
 func relative(e eval.Estimate) string {
@@ -90,9 +92,11 @@ func (t *resultTable) add(name string, r *eval.Result, at int) {
 	t.names, t.at = append(t.names, name), append(t.at, r.Margins[at])
 }
 
-// byMargin is a section with a row for each required margin; if a metric is named, of those margins that have it.
-func (v *evaluationView) byMargin(title, having string, columns ...metricColumn) pageBlock {
-	t := newResultTable(title, "t", columns...)
+// byMargin is a section with a row for each required margin; if a metric is named, of those margins that have it. The
+// templates of its name say what its columns are, and explain them.
+func (v *evaluationView) byMargin(title, name, having string) pageBlock {
+	t := newResultTable(title, "t", v.columns(name+" columns", v)...)
+	t.After = v.words.Lines(name, v)
 	for i, a := range v.Result.Margins {
 		if having == "" || a.Of(having).N > 0 {
 			t.add(margin(a.Margin), v.Result, i)

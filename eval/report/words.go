@@ -20,8 +20,13 @@ func newSentences() *message.Templates {
 		"percent": percent, "fixed": fixed, "signed": signed, "change": change, "counts": counts, "fraction": fraction,
 		"interval": interval, "confidence": confidence, "sizes": sizes, "margin": margin, "symbolAt": symbolAt,
 		"tauValue": tauValue, "legend": legend, "metric": metrics.Must, "statuses": recourse.Statuses,
-		"hundred": func(x eval.Float) eval.Float { return 100 * x },
-		"ratio":   func(a, b int) eval.Float { return eval.Float(a) / eval.Float(b) },
+		"bytes": byteCount, "quotient": quotient, "seconds": seconds,
+		"float":     func(n int64) float64 { return float64(n) },
+		"secondsOf": func(e eval.Estimate) string { return between(e, seconds) },
+		"speedUp":   speedUp,
+		"whole":     func(x float64) string { return thousands(int64(x)) },
+		"hundred":   func(x eval.Float) eval.Float { return 100 * x },
+		"ratio":     func(a, b int) eval.Float { return eval.Float(a) / eval.Float(b) },
 	})
 }
 
