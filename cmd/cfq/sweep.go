@@ -239,7 +239,7 @@ func (f *sweepFlags) openLog(e *env, model string) (*sweepLog, error) {
 func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost string) error {
 	v := newSweepView(r, cost)
 	log.points = r.Points
-	err := errors.Join(writeTable(f.path(sweepTable), v.table()), cli.Write(f.path(sweepSVG), v.draw), log.write())
+	err := errors.Join(writeLog(f.path(sweepTable), "curves", v), cli.Write(f.path(sweepSVG), v.draw), log.write())
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost strin
 type sweepView struct {
 	*ptq.SweepResult
 	cost   string
-	first  *eval.Result // of the points that were measured
+	First  *eval.Result // of the points that were measured
 	at     int          // the required margin that stands for all
 	margin float64      // its value
 }
@@ -261,71 +261,33 @@ type sweepView struct {
 func newSweepView(r *ptq.SweepResult, cost string) *sweepView {
 	v := &sweepView{SweepResult: r, cost: cost}
 	fits := slices.IndexFunc(r.Points, func(p ptq.SweepPoint) bool { return p.Measured != nil })
-	v.first = r.Points[fits].Measured // a sweep of which nothing fits is an error
-	v.at = v.first.Headline()
-	v.margin = v.first.Margins[v.at].Margin // the same for all
+	v.First = r.Points[fits].Measured // a sweep of which nothing fits is an error
+	v.at = v.First.Headline()
+	v.margin = v.First.Margins[v.at].Margin // the same for all
 	return v
 }
 
-// table has a row for each point and required margin, behind one of names.
-func (v *sweepView) table() (table [][]string) {
-	for i := range v.Points {
-		for k := range v.first.Margins { // the same for all points
-			names, cells := v.row(&v.Points[i], k)
-			if table == nil {
-				table = append(table, names)
-			}
-			table = append(table, cells)
+// curveCells are those of a metric in curves.csv: its value, and of a share its bounds and counts. They are empty for a
+// model that does not fit.
+func curveCells(p *ptq.SweepPoint, at int, id string) string {
+	m := metrics.Must(id)
+	cells := []string{""}
+	if m.Kind == metrics.Share && id != "accuracy_full" {
+		cells = make([]string, 5)
+	}
+	if p.Unfit != "" {
+		return strings.Join(cells, "\t")
+	}
+	x := p.Measured.Metric(&m, at)
+	for i, number := range []eval.Float{x.Value, x.Lo, x.Hi}[:min(len(cells), 3)] {
+		if number.Defined() {
+			cells[i] = strconv.FormatFloat(float64(number), 'g', -1, 64)
 		}
 	}
-	return table
-}
-
-func (v *sweepView) row(p *ptq.SweepPoint, at int) (names, cells []string) {
-	add := func(name string, value any) { names, cells = append(names, name), append(cells, fmt.Sprint(value)) }
-	ifFits := func(name string, value any) {
-		x, number := value.(eval.Float)
-		switch {
-		case p.Unfit != "" || number && !x.Defined():
-			value = ""
-		case number:
-			value = strconv.FormatFloat(float64(x), 'g', -1, 64)
-		}
-		add(name, value)
+	if len(cells) > 1 {
+		cells[3], cells[4] = strconv.Itoa(x.Num), strconv.Itoa(x.N)
 	}
-	same := ""
-	if p.Same != 0 {
-		same = fmt.Sprint(p.Same)
-	}
-	add("method", p.Method)
-	add("budget", p.Budget)
-	add("same_as_budget", same)
-	ifFits("mean_bit_width", p.Bits)
-	ifFits("stored_bits_per_weight", p.Stored)
-	ifFits("bytes", p.Bytes)
-	ifFits("bit_widths", strings.Trim(fmt.Sprintf("%.4g", p.BitWidths), "[]")) // means for some layers
-	ifFits("problems", len(p.Problems))
-	add("does_not_fit", p.Unfit)
-	columns := strings.NewReplacer("accuracy_quant", "accuracy", "ratio_of_sums", "sums", ".", "_")
-	for id := range strings.FieldsSeq("accuracy_full accuracy_quant disagreement margin vd rvd crg.ratio_of_sums " +
-		"crg.median crg.mean dir_sim act_overlap margin_error.rms tau01 rtau01") {
-		if id == "margin" { // the required one
-			add(id, v.first.Margins[at].Margin)
-			continue
-		}
-		name, m, x := columns.Replace(id), metrics.Must(id), eval.Value{}
-		if p.Unfit == "" {
-			x = p.Measured.Metric(&m, at)
-		}
-		ifFits(name, x.Value)
-		if m.Kind == metrics.Share && id != "accuracy_full" {
-			ifFits(name+"_lo", x.Lo)
-			ifFits(name+"_hi", x.Hi)
-			ifFits(name+"_num", x.Num)
-			ifFits(name+"_den", x.N)
-		}
-	}
-	return names, cells
+	return strings.Join(cells, "\t")
 }
 
 func (v *sweepView) warnings() []string {
@@ -336,7 +298,7 @@ func (v *sweepView) warnings() []string {
 				p.Problems[0]))
 		}
 	}
-	for _, w := range v.first.Warnings {
+	for _, w := range v.First.Warnings {
 		lacks := func(p ptq.SweepPoint) bool { return p.Unfit == "" && !slices.Contains(p.Measured.Warnings, w) }
 		if !slices.ContainsFunc(v.Points, lacks) {
 			list = append(list, w) // of the data, then
@@ -350,7 +312,7 @@ func (v *sweepView) draw(w io.Writer) error {
 	if v.cost == "bytes" || v.cost == "bops" {
 		budget = "budget, bits per weight of " + v.cost
 	}
-	at, full := fmt.Sprintf("(%g)", v.margin), float64(v.first.Rate("accuracy_full").Value)
+	at, full := fmt.Sprintf("(%g)", v.margin), float64(v.First.Rate("accuracy_full").Value)
 	var charts []chart.Chart
 	for _, c := range []struct {
 		title, y, id string
@@ -394,7 +356,7 @@ func (v *sweepView) draw(w io.Writer) error {
 
 func (v *sweepView) text(out *textView, files string) {
 	fmt.Fprintf(out, "%s\n%d people evaluated, the original: accuracy %.4f, %d bytes\n", files,
-		v.first.Population.Evaluated, float64(v.first.Rate("accuracy_full").Value), v.FloatBytes)
+		v.First.Population.Evaluated, float64(v.First.Rate("accuracy_full").Value), v.FloatBytes)
 	fmt.Fprintf(out, "VD and RVD (95 %% intervals), CRG and agree in %%; VD, RVD, CRG, rms error at margin %g\n\n",
 		v.margin)
 	t := &message.Grid{}

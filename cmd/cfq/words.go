@@ -28,7 +28,7 @@ type textView struct {
 func newTextView(w io.Writer) *textView {
 	return &textView{w, message.NewTemplates(sentences, template.FuncMap{
 		"rowsUsed": rowsUsed, "shortName": shortName, "shorten": shorten, "split": strings.Split, "sqrt": math.Sqrt,
-		"float": floatOf, "csv": csvNumber, "share": shareOf, "span": span,
+		"float": floatOf, "csv": csvNumber, "share": shareOf, "span": span, "curve": curveCells,
 		"decimal": task.Decimal, "brief": brief,
 		"hundred": func(x float64) float64 { return 100 * x },
 		"ratio":   func(a, b int) float64 { return float64(a) / float64(b) },
@@ -68,11 +68,9 @@ func writeLog(path, name string, data any) error {
 	if path == "" {
 		return nil
 	}
-	return writeTable(path, newTextView(io.Discard).Rows(name, data))
-}
-
-func writeTable(path string, table [][]string) error {
-	return cli.Write(path, func(w io.Writer) error { return csv.NewWriter(w).WriteAll(table) })
+	return cli.Write(path, func(w io.Writer) error {
+		return csv.NewWriter(w).WriteAll(newTextView(w).Rows(name, data))
+	})
 }
 
 // shorten is a text of a file in one line of a terminal.
