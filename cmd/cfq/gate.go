@@ -240,10 +240,10 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 			return nil, cli.Wrap(err, "docs/pipeline.md lists the keys")
 		}
 	}
-	f.settle(fs, "confidence", g.Confidence != 0, &g.Confidence, f.confidence)
-	f.settle(fs, "margin", g.Margin != 0, &g.Margin, f.margin)
+	settle(f, fs, "confidence", g.Confidence != 0, &g.Confidence, f.confidence)
+	settle(f, fs, "margin", g.Margin != 0, &g.Margin, f.margin)
 	unreadable := cmp.Or(g.MaxUnreadable, new(float64))
-	f.settle(fs, "max-unreadable", g.MaxUnreadable != nil, unreadable, f.maxUnreadable)
+	settle(f, fs, "max-unreadable", g.MaxUnreadable != nil, unreadable, f.maxUnreadable)
 	g.MaxUnreadable = unreadable
 	var texts []string
 	for i, s := range shorthands() {
@@ -265,11 +265,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	if len(g.Checks) == 0 {
 		return nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")
 	}
-	if fs.Changed("looks") || g.Looks == 0 {
-		g.Looks = f.looks.planned
-	} else if ignored := cli.Outranked(fs, "looks"); ignored != "" {
-		f.notes = append(f.notes, fmt.Sprintf("%s is not used: %s sets looks: %d", ignored, f.file, g.Looks))
-	}
+	settle(f, fs, "looks", g.Looks != 0, &g.Looks, f.looks.planned)
 	if f.looks.path == noLooks {
 		f.notes = append(f.notes, "--looks-file none: whether this model was judged before was not checked")
 	}
@@ -290,7 +286,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 
 // settle gives a key of the gate file its value: the command line's, else the file's if it is set there, else that of
 // the environment or the default.
-func (f *gateFlags) settle(fs *pflag.FlagSet, name string, set bool, key *float64, value float64) {
+func settle[T any](f *gateFlags, fs *pflag.FlagSet, name string, set bool, key *T, value T) {
 	if fs.Changed(name) || !set {
 		*key = value
 	} else if ignored := cli.Outranked(fs, name); ignored != "" {

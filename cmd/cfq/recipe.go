@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -144,25 +143,10 @@ func recipe(m *graph.Model) (r map[string]string) {
 }
 
 func methodTable() string {
-	keys := ptq.Distinguishing()
-	head := []string{"method"}
-	for _, k := range keys {
-		section, short, _ := strings.Cut(k.Name, ".")
-		if short == "rule" { // there are two
-			short = section
-		}
-		head = append(head, short)
-	}
-	g := message.NewLines()
-	g.Add(head...)
-	for _, m := range ptq.Methods() {
-		row := []string{m.Name}
-		for _, k := range keys {
-			row = append(row, cmp.Or(k.Get(&m.Recipe), "-"))
-		}
-		g.Add(row...)
-	}
 	var b strings.Builder
-	g.Write(&b, "  ")
+	newTextView(&b).grid(message.NewLines(), "  ", "methods", struct {
+		Keys    []ptq.Key
+		Methods []ptq.Method
+	}{ptq.Distinguishing(), ptq.Methods()})
 	return b.String()
 }

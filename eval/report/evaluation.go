@@ -36,8 +36,8 @@ func evaluationPage(d *Document, full bool) *reportPage {
 		p.add(v.promises(), v.costs(), v.shape(), v.marginErrors(), v.spreads())
 	}
 	p.add(v.groups()...)
-	p.add(v.scenarios(), v.byMargin("Certificates", "certificates", "certified.share"), v.perturbations(), v.brokenPromises(), decisions(r), scores(r), v.footprint(),
-		v.timing(), layers(d.Layers, full),
+	p.add(v.scenarios(), v.byMargin("Certificates", "certificates", "certified.share"), v.perturbations(),
+		v.brokenPromises(), decisions(r), scores(r), v.footprint(), v.timing(), layers(d.Layers, full),
 		pageBlock{Title: "People", Left: 1, Fold: true, Rows: v.words.Rows("people", r)}, v.excluded(),
 		files(&d.Inputs, Entry{"original", d.Full, nil}, Entry{"quantized", d.Quantized, nil}), runBlock(v.words, &d.Run),
 		recipes("How the quantized model was made", true, Entry{Recipe: d.Recipe}))
@@ -46,10 +46,10 @@ func evaluationPage(d *Document, full bool) *reportPage {
 
 type headlineWords struct {
 	*eval.Result
-	VD, RVD, VD0               eval.Rate
-	T, File                    string
-	Broken, Mirrored, Doubtful string
-	Gaps                       []string
+	VD, RVD, VD0     eval.Rate
+	T, File          string
+	Broken, Mirrored string
+	Gaps             []string
 }
 
 func (v *evaluationView) headline() pageBlock {
@@ -78,11 +78,6 @@ func (v *evaluationView) headline() pageBlock {
 				w.Gaps = append(w.Gaps, differs(r.Groups[i].By, g))
 			}
 		}
-	}
-	if n := r.Issued; n != nil {
-		w.Doubtful = tallies(tally{n.Unjudgeable.Num, "cannot be judged", "cannot be judged"},
-			tally{n.Invalid.Num, "is refused by the original", "are refused by the original"},
-			tally{n.Infeasible.Num, "is forbidden by the task", "are forbidden by the task"})
 	}
 	b := pageBlock{Lines: v.words.Lines("headline", w)}
 	if w.VD.Den > 0 {

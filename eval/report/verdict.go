@@ -12,9 +12,10 @@ import (
 
 type verdictWords struct {
 	*gate.Report
-	Counts, Deciding string
-	Warned           int
-	Decisions        []string
+	Failing, Undecided, Passing int
+	Deciding                    string
+	Warned                      int
+	Decisions                   []string
 }
 
 func (v *evaluationView) verdict() pageBlock {
@@ -37,9 +38,7 @@ func (v *evaluationView) verdict() pageBlock {
 	}
 	const most = 6
 	w.Deciding = message.List(deciding, most)
-	w.Counts = tallies(
-		tally{n[gate.Fail], "fails", "fail"}, tally{n[gate.Inconclusive], "is inconclusive", "are inconclusive"},
-		tally{n[gate.Pass], "passes", "pass"})
+	w.Failing, w.Undecided, w.Passing = n[gate.Fail], n[gate.Inconclusive], n[gate.Pass]
 	return pageBlock{Lines: v.words.Lines("verdict", w), After: slices.Concat(d.Gate.Notes, v.words.Lines("release", w))}
 }
 

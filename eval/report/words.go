@@ -3,6 +3,7 @@ package report
 import (
 	_ "embed" // the sentences
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -20,7 +21,7 @@ func newSentences() *message.Templates {
 		"percent": percent, "fixed": fixed, "signed": signed, "change": change, "counts": counts, "fraction": fraction,
 		"interval": interval, "confidence": confidence, "sizes": sizes, "margin": margin, "symbolAt": symbolAt,
 		"tauValue": tauValue, "legend": legend, "metric": metrics.Must, "statuses": recourse.Statuses,
-		"bytes": byteCount, "quotient": quotient, "seconds": seconds,
+		"bytes": byteCount, "tally": tally, "tallies": tallies, "quotient": quotient, "seconds": seconds,
 		"float":     func(n int64) float64 { return float64(n) },
 		"secondsOf": func(e eval.Estimate) string { return between(e, seconds) },
 		"speedUp":   speedUp,
@@ -37,18 +38,14 @@ func sizes(file, of int64) string {
 	return percent(eval.Float(file)/eval.Float(of), 0) + "\t" + thousands(file) + " of " + byteCount(of)
 }
 
-// tally is a number of things, with what is said of one and of many.
-type tally struct {
-	n         int
-	one, many string
+// tally is a number of things and what is said of one or of many; tallies are those that are not "".
+func tally(n int, one, many string) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %s", n, message.Plural(n, one, many))
 }
 
-func tallies(list ...tally) string {
-	var parts []string
-	for _, t := range list {
-		if t.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", t.n, message.Plural(t.n, t.one, t.many)))
-		}
-	}
-	return strings.Join(parts, ", ")
+func tallies(list ...string) string {
+	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), ", ")
 }

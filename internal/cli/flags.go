@@ -205,14 +205,13 @@ func Environment(fs *pflag.FlagSet) map[string]string {
 
 // Outranked says that a file decides in place of the variable that set a flag, which Environment then leaves out. It
 // returns the variable as CFQ_FLAG=VALUE, "" when none did.
-func Outranked(fs *pflag.FlagSet, name string) string {
+func Outranked(fs *pflag.FlagSet, name string) (ignored string) {
 	f := fs.Lookup(name)
-	value := f.Annotations[fromEnvironment]
-	if len(value) == 0 {
-		return ""
+	for _, value := range f.Annotations[fromEnvironment] {
+		ignored = variable(name) + "=" + value
 	}
 	delete(f.Annotations, fromEnvironment)
-	return variable(name) + "=" + value[0]
+	return ignored
 }
 
 // Given says whether a flag has its value from the command line or the environment, and not by default.
