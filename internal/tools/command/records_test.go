@@ -328,14 +328,14 @@ func (w *workdir) writeReports() {
 	}
 	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "good.onnx", "-q")
 	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "bad.onnx", "-q", "--method", "ptq")
-	people := []string{"-d", "test.csv", "-t", "task.yaml", "-q", "--margins", "0.1", "--sample", "150"}
+	people := []string{"-d", "test.csv", "-t", "task.yaml", "-q", "--margins", "0.1", "--sample", "50"}
 	w.call(0, slices.Concat([]string{"eval", "model.onnx", "bad.onnx"}, people, []string{
 		"--by", "sex", "--stress", "tightness", "--certify", "0.01", "--latency",
 		"--records", "eval.parquet", "--report", "json:eval.json", "--report", "html:eval.html",
 	})...)
 	w.call(0, slices.Concat([]string{"eval", "model.onnx", "bad.onnx"}, people, []string{"--records", "eval.csv"})...)
 	w.call(1, "gate", "model.onnx", "bad.onnx", "-d", "test.csv", "-t", "task.yaml", "-q", "--max-vd", "0.02",
-		"--check", "vd[sex]<=0.05", "--report", "json:gate.json", "--report", "html:gate.html")
+		"--sample", "60", "--check", "vd[sex]<=0.05", "--report", "json:gate.json", "--report", "html:gate.html")
 	w.call(0, slices.Concat([]string{"compare", "model.onnx", "bad=bad.onnx", "good=good.onnx"}, people, []string{
 		"--report", "json:compare.json", "--report", "html:compare.html",
 	})...)
