@@ -31,7 +31,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	// Built as the tests of the packages are, so that the packages need not be compiled once more.
-	build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/cfq")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir+string(filepath.Separator), "./cmd/cfq")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n%s", build, err, out)

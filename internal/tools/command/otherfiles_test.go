@@ -240,7 +240,7 @@ func TestOtherToolsFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorkdir(t)
 	original := loans("model.onnx")
-	people := []string{"-d", loans("test.csv"), "-t", loans("task.yaml"), "--sample", "30"}
+	people := []string{"-d", loans("test.csv"), "-t", loans("task.yaml"), "--sample", "10"}
 	have, forms := map[string]counted{}, otherForms()
 	if os.Getenv("CFQ_LONG") != "1" { // one of each kind
 		few := []string{"ort-qdq", "ort-qoperator", "ort-dynamic", "ort-nbits-4", "nncf-weights-int4"}
@@ -272,7 +272,7 @@ func TestOtherToolsFiles(t *testing.T) {
 				Findings []struct{ Metric, Verdict string }
 			}
 		}
-		w.result(&report, append([]string{"eval", original, onnx, "--margins", "0"}, people...)...)
+		w.result(&report, append([]string{"eval", original, onnx, "--margins", "0", "--noise", "0"}, people...)...)
 		x := report.Result.Margins[0]
 		if have[name] = (counted{[2]int{x.VD.Num, x.VD.Den}, [2]int{x.RVD.Num, x.RVD.Den}}); x.VD.Den*x.RVD.Den == 0 {
 			t.Errorf("%s: %+v", name, x)
