@@ -22,13 +22,10 @@ import (
 // third digit.
 const errorRows = 4096
 
-// widthErrors is what the exact knapsack minimises, by layer and format and by layer, row and format; nil where not
-// measured. It is the mean squared quantization error of the margin, what the allocator says in its place, or the risk
-// of bit widths that were learned (qat.Policy).
-type widthErrors struct {
-	layers [][]float64
-	rows   [][][]float64
-}
+// widthErrors is what the exact knapsack minimises, by layer, unit and format; nil where not measured. It is the mean
+// squared quantization error of the margin, what the allocator says in its place, or the risk of bit widths that were
+// learned (qat.Policy).
+type widthErrors [][][]float64
 
 func (c *calibration) score(ctx context.Context) (err error) {
 	rule, perRow := c.net.recipe.Allocate.Rule, c.net.recipe.Allocate.Unit == bitWidthsPerRow
@@ -56,24 +53,40 @@ func (c *calibration) score(ctx context.Context) (err error) {
 	switch rule {
 	case allocatorExact:
 		if perRow {
-			c.errors.rows, err = c.measureRows(ctx, at)
+			c.errors, err = c.measureRows(ctx, at)
 		}
 		conv := func(l quant.LayerInfo) bool { return l.Conv != nil }
 		if err == nil && (!perRow || slices.ContainsFunc(c.net.layers, conv)) {
-			c.errors.layers, err = c.measureLayers(ctx, at, c.exactErrors(len(at)/c.net.full.Dim()),
+			c.marginErrors, err = c.measureLayers(ctx, at, c.exactErrors(len(at)/c.net.full.Dim()),
 				"quantization error of each bit width")
+			c.errors.fill(c.marginErrors)
 		}
 	case allocatorOptimum:
-		c.errors.layers = make([][]float64, len(c.net.layers))
+		terms := make([][]float64, len(c.net.layers))
 		for i, score := range c.gradients { // the terms of eq. cfptq_budget, with the sign of errors
 			for _, f := range quant.Formats() {
-				c.errors.layers[i] = append(c.errors.layers[i], -score*float64(f.Bits))
+				terms[i] = append(terms[i], -score*float64(f.Bits))
 			}
 		}
+		c.errors.fill(terms)
 	case allocatorHAWQ:
-		c.errors.layers, err = c.curvatures(ctx, points, classes)
+		var terms [][]float64
+		terms, err = c.curvatures(ctx, points, classes)
+		c.errors.fill(terms)
 	}
 	return err
+}
+
+// fill gives layers without errors those of the whole layer.
+func (e *widthErrors) fill(layers [][]float64) {
+	if *e == nil {
+		*e = make(widthErrors, len(layers))
+	}
+	for i, of := range layers {
+		if (*e)[i] == nil {
+			(*e)[i] = [][]float64{of}
+		}
+	}
 }
 
 // curvatures are the errors of layers and formats as HAWQ-V2 has them: the mean eigenvalue of the Hessian of the loss
@@ -122,7 +135,7 @@ func (c *calibration) measureLayers(ctx context.Context, x []float32, exact bool
 }
 
 // measureRows estimates what each format of each row of the dense layers does to the margin on rows of x.
-func (c *calibration) measureRows(ctx context.Context, x []float32) ([][][]float64, error) {
+func (c *calibration) measureRows(ctx context.Context, x []float32) (widthErrors, error) {
 	c.net.run.tell("quantization error of each bit width", 0, 0)
 	var dense []int
 	var infos []quant.LayerInfo
@@ -136,7 +149,7 @@ func (c *calibration) measureRows(ctx context.Context, x []float32) ([][][]float
 	if err != nil {
 		return nil, err
 	}
-	out := make([][][]float64, len(c.net.layers))
+	out := make(widthErrors, len(c.net.layers))
 	for k, i := range dense {
 		out[i] = got[k]
 	}
@@ -224,18 +237,15 @@ func (c *calibration) units(of widthErrors) (out []unit) {
 		if c.net.first[i] != i {
 			continue
 		}
-		rows, weights, perRow := 1, l.Params(), c.net.perRow(&l)
-		if perRow {
+		rows, weights := 1, l.Params()
+		if c.net.perRow(&l) {
 			rows, weights = l.Out, l.In
 		}
 		for r := range rows {
 			u := unit{i, int64(weights), make([]float64, len(quant.Formats()))}
-			for _, k := range c.net.group(i) {
-				switch {
-				case perRow:
-					floats.Add(u.errors, of.rows[k][r])
-				case of.layers != nil:
-					floats.Add(u.errors, of.layers[k])
+			if of != nil {
+				for _, k := range c.net.group(i) {
+					floats.Add(u.errors, of[k][r])
 				}
 			}
 			out = append(out, u)

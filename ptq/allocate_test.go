@@ -236,7 +236,8 @@ func TestAllocators(t *testing.T) {
 	}
 	c := must.Get(calibrate(ctx, m, tk, people, mustRecipe("cf-ptq-paper", "allocate.rule=hawq"), Run{}))(t)
 	defer c.Close()
-	for i, e := range c.errors.layers {
+	for i := range c.errors {
+		e := c.errors[i][0]
 		for f := 1; f < len(e); f++ {
 			if e[f] >= e[f-1] || e[f] <= 0 {
 				t.Errorf("layer %d: errors %v", i, e)

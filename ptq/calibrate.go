@@ -187,11 +187,10 @@ func (c *calibration) fitLayers(ctx context.Context) error {
 		}
 		c.fitSet.Weigh(margins)
 	}
-	stats, err := calib.Collect(ctx, c.net.full, c.foldedLayers, c.fitSet, c.input)
+	stats, err := c.collect(ctx, c.fitSet)
 	if err != nil {
 		return inputError(fmt.Errorf("%s: %w", strings.Join(append(c.warnings, "statistics"), "; "), err))
 	}
-	c.net.join(stats)
 	var onIntegers []quant.LayerInfo
 	for i, l := range p.layers {
 		if !c.inFloat(i) {
@@ -202,14 +201,8 @@ func (c *calibration) fitLayers(ctx context.Context) error {
 	if c.outputs, err = calib.FitOutputs(ctx, p.full, onIntegers, c.fitSet, bits, ranges); err != nil {
 		return inputError(err)
 	}
-	for i := range p.layers {
-		p.run.tell("fit the weights", i, len(p.layers))
-		fits, err := c.fitLayer(ctx, i, &stats[i], c.formats(i), calib.Variation{})
-		if err != nil {
-			return err
-		}
-		c.layers = append(c.layers, fits)
-		stats[i] = calib.Stats{} // of wide layers they take more memory than the weights
+	if c.layers, err = c.fitWeights(ctx, stats, nil, calib.Variation{}); err != nil {
+		return err
 	}
 	p.run.tell("fit the weights", len(p.layers), len(p.layers))
 	c.warnings = append(c.warnings, c.tooSmall()...)
@@ -267,30 +260,49 @@ func (p *network) teacher() recourse.TeacherOptions {
 	return o
 }
 
-func (c *calibration) fitLayer(
-	ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation,
-) ([]quant.Layer, error) {
-	round := &c.net.recipe.Round
-	fits, err := calib.FitWeights(ctx, c.foldedLayers[i], s, formats, calib.WeightOptions{
-		PerTensor: round.Scales == scalesPerTensor, Range: round.WeightRange, Rounding: round.Rule, Vary: vary,
-		Workers: c.net.run.Workers, Engine: c.net.engine,
-	})
-	if err != nil {
-		return nil, err
+func (c *calibration) collect(ctx context.Context, set *calib.Set) ([]calib.Stats, error) {
+	stats, err := calib.Collect(ctx, c.net.full, c.foldedLayers, set, c.input)
+	if err == nil {
+		c.net.join(stats)
 	}
-	for n := range fits {
-		fits[n].Reduced = c.reduced(i)
-		quant.HalfScales(fits[n].Scales)
-		if !c.inFloat(i) && !c.onGrid(i) {
-			act := c.outputs.Act(c.net.layers[i], vary, calib.Activation(s, c.net.recipe.Write.ActBits, round.ActRange))
-			fits[n].Act = &act
-			fits[n].Result = c.outputs.Result(c.net.layers[i].Node, vary)
-		}
-	}
-	return fits, nil
+	return stats, err
 }
 
-func (c *calibration) formats(i int) []quant.Format { return quant.FormatsFor(c.reduced(i)) }
+// fitWeights fits each layer in the formats that an assignment has for it, in all where it is nil. The statistics of
+// wide layers take more memory than the weights, so they are dropped on the way.
+func (c *calibration) fitWeights(ctx context.Context, stats []calib.Stats, widths assignment, vary calib.Variation) (
+	[][]quant.Layer, error,
+) {
+	n, round, out := c.net, &c.net.recipe.Round, make([][]quant.Layer, len(stats))
+	for i := range stats {
+		all := quant.FormatsFor(c.reduced(i))
+		at := task.AllRows(len(all))
+		if widths != nil {
+			at = slices.Compact(slices.Sorted(slices.Values(widths[i])))
+		} else {
+			n.run.tell("fit the weights", i, len(stats))
+		}
+		fits, err := calib.FitWeights(ctx, c.foldedLayers[i], &stats[i], subset(all, at), calib.WeightOptions{
+			PerTensor: round.Scales == scalesPerTensor, Range: round.WeightRange, Rounding: round.Rule, Vary: vary,
+			Workers: n.run.Workers, Engine: n.engine,
+		})
+		if err != nil {
+			return nil, err
+		}
+		out[i] = make([]quant.Layer, len(all))
+		for k, fit := range fits {
+			fit.Reduced = c.reduced(i)
+			quant.HalfScales(fit.Scales)
+			if !c.inFloat(i) && !c.onGrid(i) {
+				act := c.outputs.Act(n.layers[i], vary, calib.Activation(&stats[i], n.recipe.Write.ActBits, round.ActRange))
+				fit.Act, fit.Result = &act, c.outputs.Result(n.layers[i].Node, vary)
+			}
+			out[i][at[k]] = fit
+		}
+		stats[i] = calib.Stats{}
+	}
+	return out, nil
+}
 
 // reduced reports whether the 8-bit codes of layer i stay within quant.ReducedMax: on integers wider ones saturate
 // where the processor has no VNNI, and nobody knows where a file will run.
@@ -377,7 +389,7 @@ func (c *calibration) isInput(value string) bool {
 	for n := producers[value]; n != nil && quant.Reshapes(n); n = producers[value] {
 		value = n.Input(0)
 	}
-	return value == c.net.canonical.Graph.DataInputs()[0].Name
+	return value == c.net.dataInput()
 }
 
 func (c *calibration) gridError(ctx context.Context, input *quant.Input, rows []float32) (_ float64, err error) {

@@ -63,6 +63,7 @@ type calibration struct {
 	outputs        calib.Outputs     // output quantizers of convolutions
 	layers         [][]quant.Layer   // layer, format
 	gradients      []float64         // gradient score of each layer
+	marginErrors   [][]float64       // of each layer as a whole, by format; nil where they were not measured
 	errors         widthErrors       // what each bit width costs the margin
 	source         *cohort.Source    // who is trained on; nil for methods without training
 	warnings       []string          // of all stages up to this one
@@ -136,13 +137,13 @@ func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, er
 			return nil, fmt.Errorf("training: %w", err)
 		}
 	}
-	r, err := c.write(ctx, layers, c.written(budget, nil)) // the file, verified in ONNX Runtime
+	r, err := c.net.write(c.planOf(layers), c.written(budget, nil))
 	if err != nil {
 		return nil, err
 	}
-	r.Budget, r.Learned, r.Refined, r.Training, r.widths = budget, learned, refined, trained, widths
-	c.describe(r)
-	return r, nil
+	r.Learned, r.Refined, r.Training, r.widths = learned, refined, trained, widths
+	c.describe(r, budget)
+	return r, r.verify(ctx, c.sample.people.X, &c.net.run) // in ONNX Runtime
 }
 
 func (c *calibration) Close() error { return c.net.full.Close() }

@@ -21,7 +21,7 @@ import (
 	"cfq/task"
 )
 
-// Result is a quantized model and how it came about. It is the last stage.
+// Result is a quantized model and how it came about.
 type Result struct {
 	written
 	Allocation
@@ -103,25 +103,17 @@ type Layer struct {
 	Float       string    `json:"float,omitempty"` // why the layer stays in float
 }
 
-func (c *calibration) write(ctx context.Context, layers []quant.Layer, recipe map[string]string) (*Result, error) {
-	plan := c.planOf(layers)
-	out, bytes, err := c.net.write(plan, recipe)
-	if err != nil {
-		return nil, err
-	}
-	c.net.run.tell("verify", 0, 0)
-	r, err := c.net.result(ctx, out, bytes, plan, c.sample.people.X)
-	if err != nil {
-		return nil, err
-	}
-	r.Recipe, r.Sparsity = recipe, c.net.recipe.Train.sparsity(plan)
-	return r, nil
+// chosenBy says what a recipe chose bit widths by.
+func (a *Allocation) chosenBy(r *Recipe) {
+	a.Method, a.Allocator, a.Rounding = r.Method, r.Allocate.Rule, r.Round.Rule
+	a.Budget, a.Cost = r.Allocate.Budget, r.Allocate.Cost
 }
 
-func (c *calibration) describe(r *Result) {
+func (c *calibration) describe(r *Result, budget float64) {
 	n := c.net
-	r.Method, r.Allocator, r.Rounding = n.recipe.Method, n.recipe.Allocate.Rule, n.recipe.Round.Rule
-	r.Cost, r.Equalized, r.Warnings = n.recipe.Allocate.Cost, n.equalized, slices.Clone(c.warnings)
+	r.chosenBy(&n.recipe)
+	r.Budget, r.Sparsity = budget, n.recipe.Train.sparsity(r.Plan)
+	r.Equalized, r.Warnings = n.equalized, slices.Clone(c.warnings)
 	r.CalibrationPoints = c.sample.points(c.calibrationSet)
 	r.CalibratedOn, r.Calibrated = n.recipe.Calibrate.Points, c.sample.rows
 	if t := r.Training; t != nil {
@@ -129,13 +121,11 @@ func (c *calibration) describe(r *Result) {
 		r.Warnings = append(r.Warnings, t.doubts()...)
 	}
 	for k := range r.Layers {
-		i := n.index(r.Layers[k].Node)
-		if i < 0 {
-			continue
-		}
-		r.Layers[k].Score = c.gradients[i]
-		if c.errors.layers != nil && n.recipe.Allocate.Rule == allocatorExact {
-			r.Layers[k].MarginError = c.errors.layers[i]
+		if i := n.index(r.Layers[k].Node); i >= 0 {
+			r.Layers[k].Score = c.gradients[i]
+			if c.marginErrors != nil {
+				r.Layers[k].MarginError = c.marginErrors[i]
+			}
 		}
 	}
 }
@@ -151,22 +141,36 @@ func (m *canonicalModel) writer() qdq.Options {
 	return qdq.Options{Size: size, Runtime: m.spec.Runtime}
 }
 
-func (m *canonicalModel) write(plan *quant.Plan, recipe map[string]string) (*graph.Model, []byte, error) {
+// write makes the file of a plan, which has yet to be verified.
+func (m *canonicalModel) write(plan *quant.Plan, recipe map[string]string) (*Result, error) {
 	out, err := qdq.Write(m.canonical, plan, m.writer())
 	if err != nil {
-		return nil, nil, fmt.Errorf("quantized graph: %w", err)
+		return nil, fmt.Errorf("quantized graph: %w", err)
 	}
 	out = m.file.Restored(out)
 	text, err := json.Marshal(recipe) // keys are sorted: the same recipe gives the same bytes
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !m.spec.KeepMetadata {
 		codec.StripMetadata(out)
 	}
 	out.SetMeta(RecipeKey, string(text))
 	bytes, err := codec.Marshal(out)
-	return out, bytes, err
+	if err != nil {
+		return nil, err
+	}
+	notes, err := qdq.Describe(out)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{
+		written:  written{Model: bytes, Plan: plan, Recipe: recipe, from: m},
+		FileSize: FileSize{FloatBytes: m.floatBytes, Metadata: m.metadata, Bytes: len(bytes)},
+	}
+	r.Layers, r.Bits = m.planned(plan)
+	r.Stored = qdq.StoredBits(notes)
+	return r, nil
 }
 
 // RecipeKey is the metadata entry that says how a model was made: the JSON of its recipe, with what it was made from.
@@ -196,26 +200,24 @@ func (c *calibration) written(budget float64, more map[string]string) map[string
 
 const verifyRows = 512
 
-func (m *canonicalModel) result(ctx context.Context, out *graph.Model, bytes []byte, plan *quant.Plan,
-	x []float32,
-) (*Result, error) {
+// verify runs the file on rows x.
+func (r *Result) verify(ctx context.Context, x []float32, run *Run) error {
+	m := r.from
+	run.tell("verify", 0, 0)
 	probes, err := m.probes(ctx, x)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	check := verify.Options{Plan: plan, Engine: m.engine, FloatBytes: m.floatBytes, Probes: probes}
+	check := verify.Options{Plan: r.Plan, Engine: m.engine, FloatBytes: m.floatBytes, Probes: probes}
 	if m.spec.AllowLarger {
 		check.FloatBytes = 0
 	}
-	report, err := verify.Check(ctx, bytes, check)
-	if err != nil {
-		return nil, err
-	}
-	r := &Result{
-		written: written{Model: bytes, Plan: plan, from: m}, Verified: report,
-		FileSize: FileSize{FloatBytes: m.floatBytes, Metadata: m.metadata, Bytes: len(bytes)},
-	}
-	var bits float64
+	r.Verified, err = verify.Check(ctx, r.Model, check)
+	return err
+}
+
+// planned is what a plan says of each layer, and the mean bits of a quantized weight.
+func (m *canonicalModel) planned(plan *quant.Plan) (layers []Layer, bits float64) {
 	weights := 0
 	for i, info := range m.found {
 		l := Layer{Node: info.Node, Params: info.Params(), Float: info.Fixed}
@@ -241,14 +243,9 @@ func (m *canonicalModel) result(ctx context.Context, out *graph.Model, bytes []b
 				weights += l.Params
 			}
 		}
-		r.Layers = append(r.Layers, l)
+		layers = append(layers, l)
 	}
-	notes, err := qdq.Describe(out)
-	if err != nil {
-		return nil, err
-	}
-	r.Bits, r.Stored = bits/float64(weights), qdq.StoredBits(notes)
-	return r, nil
+	return layers, bits / float64(weights)
 }
 
 // probes is what a written model is verified on: rows spread over x, as
@@ -275,7 +272,7 @@ func WritePlan(w io.Writer, r *Result) error {
 	if err != nil {
 		return err
 	}
-	f, err := quant.NewPlanFile(r.Plan, infos, dataInput(r.from.canonical))
+	f, err := quant.NewPlanFile(r.Plan, infos, r.from.dataInput())
 	if err != nil {
 		return err
 	}
@@ -311,31 +308,24 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 		return nil, inputError(err)
 	}
 	if people == nil {
-		people = drawProbes(f.Input, dataInput(from.canonical), from.full.Dim())
+		people = drawProbes(f.Input, from.dataInput(), from.full.Dim())
 	}
 	if people.Dim != from.full.Dim() || people.N == 0 {
 		return nil, inputError(fmt.Errorf("%d rows of %d values to verify a model with %d inputs on", people.N,
 			people.Dim, from.full.Dim()))
 	}
-	out, bytes, err := from.write(plan, f.Recipe)
+	r, err := from.write(plan, f.Recipe)
 	if err != nil {
 		return nil, inputError(err)
 	}
-	run.tell("verify", 0, 0)
-	r, err := from.result(ctx, out, bytes, plan, people.X)
-	if err != nil {
-		return nil, err
-	}
-	r.Recipe = f.Recipe
 	text, err := json.Marshal(f.Recipe)
 	if err != nil {
 		return nil, err
 	}
 	if made, err := ParseRecipe("recipe", text); err == nil { // it may have been edited
-		r.Method, r.Allocator, r.Rounding = made.Method, made.Allocate.Rule, made.Round.Rule
-		r.Budget, r.Cost = made.Allocate.Budget, made.Allocate.Cost
+		r.chosenBy(&made)
 	}
-	return r, nil
+	return r, r.verify(ctx, people.X, &run)
 }
 
 func (m *canonicalModel) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
@@ -352,19 +342,14 @@ func (m *canonicalModel) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
 			"one has %d and %.12s... in canonical form",
 			f.Model.Weights, f.Model.SHA256, weights, sum)
 	}
-	plan, err := f.Plan(m.found, dataInput(m.canonical))
+	plan, err := f.Plan(m.found, m.dataInput())
 	if err == nil && len(plan.Layers) == 0 {
 		err = errors.New("the plan leaves every layer in float: there is nothing to quantize")
 	}
 	return plan, err
 }
 
-func dataInput(m *graph.Model) string {
-	if in := m.Graph.DataInputs(); len(in) > 0 {
-		return in[0].Name
-	}
-	return ""
-}
+func (m *canonicalModel) dataInput() string { return m.canonical.Graph.DataInputs()[0].Name }
 
 // drawProbes draws rows to verify a model on when there are no data: on the plan's input
 // grid, each value at one end of its column's range, at the other or between, and

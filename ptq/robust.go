@@ -16,7 +16,6 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/ptq/taskmodel"
 	"cfq/qat"
-	"cfq/quant"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -35,9 +34,7 @@ type Draws struct {
 
 // draw makes deployment k of a plan: the same graph, layers, widths and input grid, but other codes, scales, biases
 // and activation ranges. It depends on the seed and k only. With 0 rows all are taken, undrawn.
-func (c *calibration) draw(ctx context.Context, widths assignment, vary calib.Variation, rows, k int) (onnx []byte,
-	_ *quant.Plan, err error,
-) {
+func (c *calibration) draw(ctx context.Context, widths assignment, vary calib.Variation, rows, k int) (*Result, error) {
 	recipe := c.written(c.net.recipe.Allocate.Budget, map[string]string{
 		"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(vary.Seed, 10),
 	})
@@ -46,29 +43,19 @@ func (c *calibration) draw(ctx context.Context, widths assignment, vary calib.Va
 	if rows > 0 {
 		set = set.Batch(rows, vary.Seed)
 	}
-	stats, err := calib.Collect(ctx, c.net.full, c.foldedLayers, set, c.input)
+	stats, err := c.collect(ctx, set)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	c.net.join(stats)
-	fits := make([][]quant.Layer, len(c.net.layers))
-	for i := range c.net.layers {
-		fits[i] = make([]quant.Layer, len(quant.Formats()))
-		for _, f := range slices.Compact(slices.Sorted(slices.Values(widths[i]))) {
-			one, err := c.fitLayer(ctx, i, &stats[i], c.formats(i)[f:f+1], vary)
-			if err != nil {
-				return nil, nil, err
-			}
-			fits[i][f] = one[0]
-		}
+	fits, err := c.fitWeights(ctx, stats, widths, vary)
+	if err != nil {
+		return nil, err
 	}
 	layers, _, err := c.refine(ctx, c.assemble(fits, widths), set)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	plan := c.planOf(layers)
-	_, onnx, err = c.net.write(plan, recipe)
-	return onnx, plan, err
+	return c.net.write(c.planOf(layers), recipe)
 }
 
 // Fleet is a model, its quantized version and sampled deployments of that, ready to run.
@@ -118,11 +105,11 @@ func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 	vary := calib.Variation{Seed: draws.Seed, Rounding: drawRounding, Jitter: drawJitter}
 	for k := range draws.Models {
 		run.tell("sampled deployments", k, draws.Models)
-		onnx, _, err := c.draw(ctx, f.Result.widths, vary, drawRows, k)
+		r, err := c.draw(ctx, f.Result.widths, vary, drawRows, k)
 		if err != nil {
 			return nil, fmt.Errorf("deployment %d: %w", k, err)
 		}
-		if err := add(openFile(ctx, onnx, t, m.Engine(), run.Workers)); err != nil {
+		if err := add(openFile(ctx, r.Model, t, m.Engine(), run.Workers)); err != nil {
 			return nil, err
 		}
 	}

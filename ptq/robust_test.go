@@ -33,9 +33,8 @@ func drawnOf(t *testing.T, c *calibration, v calib.Variation, rows, k int) ([]by
 	t.Helper()
 	widths, _, err := c.allocate(t.Context(), 4)
 	must.Do(t, err)
-	onnx, plan, err := c.draw(t.Context(), widths, v, rows, k)
-	must.Do(t, err)
-	return onnx, plan
+	r := must.Get(c.draw(t.Context(), widths, v, rows, k))(t)
+	return r.Model, r.Plan
 }
 
 // Sampled deployments are files of their own, each with the layers, widths and kernels

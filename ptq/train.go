@@ -138,7 +138,7 @@ type Learned struct {
 }
 
 // learn learns the bit widths of a budget: the risk of each, instead of errors.
-func (c *calibration) learn(ctx context.Context, budget float64) (risks widthErrors, _ *Learned, err error) {
+func (c *calibration) learn(ctx context.Context, budget float64) (_ widthErrors, _ *Learned, err error) {
 	first := make(assignment, len(c.net.layers))
 	var granted float64
 	for i := range c.net.layers {
@@ -148,7 +148,7 @@ func (c *calibration) learn(ctx context.Context, budget float64) (risks widthErr
 	}
 	net, err := c.openStudent(ctx, c.assemble(c.layers, first))
 	if err != nil {
-		return risks, nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, net.Model.Close()) }()
 	for i := range net.Layers {
@@ -166,26 +166,18 @@ func (c *calibration) learn(ctx context.Context, budget float64) (risks widthErr
 	if c.net.recipe.Allocate.Cost == costBytes { // what the file stores besides codes is not the widths' to spend
 		stored, err := c.stored(first)
 		if err != nil {
-			return risks, nil, err
+			return nil, nil, err
 		}
 		budget = max(minBudget, budget-float64(stored)/granted+c.meanBits(first))
 	}
 	progress := func(e qat.Event) { c.tell("learn bit widths", e) }
 	policy, err := qat.Search(ctx, net, budget, c.source.Source(), c.net.recipe.Train.Spec, qat.Run{Progress: progress})
 	if err != nil {
-		return risks, nil, fmt.Errorf("bit widths: %w", err)
-	}
-	risks = widthErrors{make([][]float64, len(c.net.layers)), make([][][]float64, len(c.net.layers))}
-	for i, of := range policy.Risks {
-		if net.Layers[i].Widths.PerRow {
-			risks.rows[i] = of
-		} else {
-			risks.layers[i] = of[0]
-		}
+		return nil, nil, fmt.Errorf("bit widths: %w", err)
 	}
 	learned := &Learned{Cost: policy.Cost, Rounds: policy.History}
 	learned.Steps = policy.History[len(policy.History)-1].Steps
-	return risks, learned, nil
+	return policy.Risks, learned, nil
 }
 
 func (c *calibration) trainable(plans []quant.Layer) (layers []qat.Layer) {
