@@ -268,10 +268,10 @@ func bestSum(layers []Layer, budget float64) (best float64) {
 	return best
 }
 
-func profile(t *testing.T, people *task.People, o ProfileOptions) *Profile {
+func profile(t *testing.T, people *task.People, r Recipe) *Profile {
 	t.Helper()
 	m, tk, _ := loans(t, "train.csv")
-	return must.Get(Sensitivity(context.Background(), loaded(t, m), tk, people, o, Run{}))(t)
+	return must.Get(Sensitivity(context.Background(), loaded(t, m), tk, people, r, Run{}))(t)
 }
 
 // The profile has the scores that quantize chooses bits by.
@@ -281,7 +281,7 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	people = few(people, 600)
 	for method, at := range map[string]string{"cf-ptq-paper": "recourse", "mixed-ptq": "factual"} {
 		o := mustRecipe(method, "allocate.budget=3.5")
-		p := profile(t, people, ProfileOptions{Recipe: o, Probes: 4})
+		p := profile(t, people, o)
 		r := quantized(t, m, tk, people, o)
 		for i, l := range r.Layers {
 			score := p.Layers[i].Factual.Gradient
@@ -304,7 +304,7 @@ func TestProfileWithoutRecourse(t *testing.T) {
 			favoured = append(favoured, i)
 		}
 	}
-	p := profile(t, people.Subset(favoured), ProfileOptions{Recipe: mustRecipe("ptq"), Probes: 2})
+	p := profile(t, people.Subset(favoured), mustRecipe("ptq"))
 	if p.Recourse != 0 || p.Layers[0].Recourse != nil || p.Layers[0].Factual.MarginError[0] <= 0 {
 		t.Errorf("profile %+v", p)
 	}
@@ -313,15 +313,11 @@ func TestProfileWithoutRecourse(t *testing.T) {
 func TestProfileOptions(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	o := ProfileOptions{Recipe: mustRecipe("ptq")}
-	o.Recipe.Allocate.Budget = 9
-	for part, probes := range map[string]int{"allocate.budget: want 2 to 8": 2, "1 probes": 1} {
-		o.Probes = probes
-		_, err := Sensitivity(t.Context(), loaded(t, m), tk, people, o, Run{})
-		wantInputError(t, err, part)
-	}
+	o := mustRecipe("ptq")
+	o.Allocate.Budget = 9
+	wantInputError(t, must.Err(Sensitivity(t.Context(), loaded(t, m), tk, people, o, Run{})), "allocate.budget: want 2 to 8")
 	ctx, cancel := context.WithCancel(context.Background())
-	o.Recipe.Allocate.Budget, o.Probes = 4, 0
+	o.Allocate.Budget = 4
 	_, err := Sensitivity(ctx, loaded(t, m), tk, people, o, Run{Progress: func(ev eval.Event) {
 		if strings.HasPrefix(ev.Stage, "gradients at") {
 			cancel()
@@ -347,7 +343,7 @@ func TestProfileMeasures(t *testing.T) {
 	people = few(people, 300)
 	ctx := context.Background()
 	c := calibrated(t, m, tk, people, mustRecipe(CFPTQ), Run{})
-	p := must.Get(c.profile(ctx, ProfileOptions{Probes: 8}))(t)
+	p := must.Get(c.profile(ctx))(t)
 	first := must.Get(c.measureLayers(ctx, c.calibrationSet.Points(), false, ""))(t)
 	must.Same(t, errorsExact, p.Errors)
 	ranks := map[int]bool{}
@@ -366,8 +362,7 @@ func TestProfileMeasures(t *testing.T) {
 		t.Errorf("ranks %v", ranks)
 	}
 	one := must.Get(json.Marshal(p))(t)
-	again := must.Get(Sensitivity(ctx, loaded(t, m), tk, people, ProfileOptions{Recipe: mustRecipe(CFPTQ), Probes: 8},
-		Run{Workers: 3}))(t)
+	again := must.Get(Sensitivity(ctx, loaded(t, m), tk, people, mustRecipe(CFPTQ), Run{Workers: 3}))(t)
 	if three, _ := json.Marshal(again); !bytes.Equal(one, three) {
 		t.Errorf("with one worker %s\nwith three %s", one, three)
 	}

@@ -1,7 +1,6 @@
 package ptq
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,15 +15,8 @@ import (
 	"cfq/task"
 )
 
-// DefaultProbes is how many random vectors estimate a trace by default.
-const DefaultProbes = sensitivity.DefaultProbes
-
-// ProfileOptions of Sensitivity.
-type ProfileOptions struct {
-	Recipe Recipe
-	Probes int    // random vectors that estimate each trace (DefaultProbes)
-	Seed   uint64 // of the random vectors
-}
+// traceSeed draws the random vectors that estimate traces.
+const traceSeed = 1
 
 // How the quantization error of the margin is found: exactly where that takes no more than minutes.
 const (
@@ -79,26 +71,22 @@ type Score struct {
 }
 
 // Sensitivity calibrates as Quantize does and measures how much each layer matters.
-func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, po ProfileOptions,
-	run Run,
-) (*Profile, error) {
-	po.Probes = cmp.Or(po.Probes, DefaultProbes)
-	if po.Probes < 2 {
-		return nil, inputError(fmt.Errorf("%d probes: a standard error needs 2 or more", po.Probes))
-	}
-	c, err := fit(ctx, m, t, people, po.Recipe, run)
+func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run) (
+	*Profile, error,
+) {
+	c, err := fit(ctx, m, t, people, r, run)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close() //nolint:errcheck // the profile is what counts
-	return c.profile(ctx, po)
+	return c.profile(ctx)
 }
 
 // GradientScores returns the gradient score of each layer of a model, by its node, at rows of the task's model inputs.
 //
 // Reference: eq. cfptq_sensitivity.
 func GradientScores(ctx context.Context, m *classifier.Model, t *task.Task, x []float32, workers int) (
-	_ map[string]float64, err error,
+	map[string]float64, error,
 ) {
 	canonical, err := m.Canonical()
 	if err != nil {
@@ -114,29 +102,26 @@ func GradientScores(ctx context.Context, m *classifier.Model, t *task.Task, x []
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
 	scores, err := sensitivity.Gradient(ctx, c, layers, x, nil)
+	out := map[string]float64{}
+	for i, score := range scores {
+		out[layers[i].Node] = score
+	}
+	return out, errors.Join(err, c.Close())
+}
+
+func (c *calibration) profile(ctx context.Context) (*Profile, error) {
+	n, points := c.net, c.calibrationSet // with recourse points, also where the method does not look at them
+	classes, err := factualClasses(ctx, n.full, c.sample.people)
+	if err == nil && n.recipe.Calibrate.Points == onFactual && n.recipe.Allocate.Scores == onFactual {
+		points, err = calib.Counterfactual(ctx, n.full, c.sample.set, c.sample.people.X, n.teacher())
+	}
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]float64{}
-	for i := range layers {
-		out[layers[i].Node] = scores[i]
-	}
-	return out, nil
-}
-
-func (c *calibration) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {
-	n, points := c.net, c.calibrationSet // with recourse points, also where the method does not look at them
-	if n.recipe.Calibrate.Points == onFactual && n.recipe.Allocate.Scores == onFactual {
-		points, err = calib.Counterfactual(ctx, n.full, c.sample.set, c.sample.people.X, n.teacher())
-		if err != nil {
-			return nil, err
-		}
-	}
 	p := &Profile{
-		Method: n.recipe.Method, CalibrationPoints: c.sample.points(points), Errors: errorsExact, Probes: o.Probes,
-		Warnings: c.warnings,
+		Method: n.recipe.Method, CalibrationPoints: c.sample.points(points), Errors: errorsExact,
+		Probes: sensitivity.DefaultProbes, Warnings: slices.Clone(c.warnings),
 	}
 	if !c.exactErrors(errorRows) {
 		p.Errors = errorsFirstOrder
@@ -144,23 +129,17 @@ func (c *calibration) profile(ctx context.Context, o ProfileOptions) (_ *Profile
 	for _, f := range quant.Formats() {
 		p.BitWidths = append(p.BitWidths, f.Bits)
 	}
-	classes, err := factualClasses(ctx, n.full, c.sample.people)
+	factual, err := c.survey(ctx, p, pointsAt{"factual rows", points.Facts(), points.Facts(), classes})
 	if err != nil {
 		return nil, err
 	}
-	factual, warnings, err := c.survey(ctx, pointsAt{"factual rows", points.Facts(), points.Facts(), classes}, o)
-	if err != nil {
-		return nil, err
-	}
-	p.Warnings = slices.Concat(p.Warnings, warnings)
 	for i, l := range n.layers {
 		p.Layers = append(p.Layers, LayerProfile{Node: l.Node, Weights: l.Params(), Factual: &factual[i]})
 	}
 	if points.Recourse == 0 {
 		return p, nil
 	}
-	recourse, warnings, err := c.survey(ctx, pointsAt{"recourse points", points.Points(), points.Moved(), nil}, o)
-	p.Warnings = slices.Concat(p.Warnings, warnings)
+	recourse, err := c.survey(ctx, p, pointsAt{"recourse points", points.Points(), points.Moved(), nil})
 	for i := range recourse {
 		p.Layers[i].Recourse = &recourse[i]
 	}
@@ -175,16 +154,14 @@ type pointsAt struct {
 	classes     []int
 }
 
-func (c *calibration) survey(ctx context.Context, at pointsAt, o ProfileOptions) (out []Importance, warnings []string,
-	err error,
-) {
+func (c *calibration) survey(ctx context.Context, p *Profile, at pointsAt) (out []Importance, err error) {
 	n := c.net
 	score := func(what string, values, errs []float64, err error) []*Score {
 		if err == nil {
 			err = finite(what, slices.Concat(values, errs))
 		}
 		if err != nil {
-			warnings = append(warnings, fmt.Sprintf("no %ss at %s: %v", what, at.where, err))
+			p.Warnings = append(p.Warnings, fmt.Sprintf("no %ss at %s: %v", what, at.where, err))
 			return make([]*Score, len(n.layers))
 		}
 		return scores(n.layers, values, errs)
@@ -194,14 +171,13 @@ func (c *calibration) survey(ctx context.Context, at pointsAt, o ProfileOptions)
 	gradients := score("gradient", values, nil, err)
 	x, classes := n.thin(at.rows, at.classes, sensitivity.TraceRows(n.layers))
 	values, errs, err := sensitivity.Trace(ctx, n.full, n.layers, x, classes, sensitivity.TraceOptions{
-		Probes: o.Probes, Seed: o.Seed,
-		Progress: func(done, total int) { n.run.tell("curvature at "+at.where, done, total) },
+		Seed: traceSeed, Progress: func(done, total int) { n.run.tell("curvature at "+at.where, done, total) },
 	})
 	traces := score("trace", values, errs, err)
 	x, _ = n.thin(at.rows, nil, errorRows)
 	measured, err := c.measureLayers(ctx, x, c.exactErrors(errorRows), "quantization errors at "+at.where)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for i, l := range n.layers {
 		out = append(out, Importance{gradients[i], traces[i], measured[i]})
@@ -209,7 +185,7 @@ func (c *calibration) survey(ctx context.Context, at pointsAt, o ProfileOptions)
 			err = errors.Join(err, fmt.Errorf("layer %q: %w", l.Node, e))
 		}
 	}
-	return out, warnings, err
+	return out, err
 }
 
 func finite(what string, values []float64) error {

@@ -10,26 +10,18 @@ import (
 	"cfq/task"
 )
 
-type sensitivityFlags struct {
-	calibrationFlags
+type sensitivityFlags struct{ calibrationFlags }
 
-	look ptq.ProfileOptions
-}
-
-func (f *sensitivityFlags) variables() variables {
-	f.look.Probes = ptq.DefaultProbes
-	return f.calibrationFlags.variables().with(variables{"probes": &f.look.Probes, "seed": &f.look.Seed})
-}
-
-func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) (err error) {
-	if f.look.Recipe, err = f.recipe(e.flags); err != nil {
+func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error {
+	r, err := f.recipe(e.flags)
+	if err != nil {
 		return err
 	}
 	in, run, err := f.openRun(ctx, e, args[0], task.ReadOptions{})
 	if err != nil {
 		return err
 	}
-	p, err := ptq.Sensitivity(ctx, in.files[0], in.task, in.people, f.look, run)
+	p, err := ptq.Sensitivity(ctx, in.files[0], in.task, in.people, r, run)
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
