@@ -93,7 +93,7 @@ type Run struct {
 	// People.Rows gives; the teacher respects it. Rows of people who are not given make no difference.
 	Overrides []task.Override
 	// Checkpoint is a file that keeps the state of the training, which goes on from it if it exists; "" keeps none. It
-	// stays when the training ends. It is of one training: a search for a target and a sweep take none.
+	// stays when the training ends. It is of one training: a search for a target takes none.
 	Checkpoint string
 	// Origin is added to the model's metadata, such as hashes of the inputs.
 	Origin map[string]string

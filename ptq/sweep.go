@@ -26,8 +26,8 @@ type SweepOptions struct {
 	Budgets []float64
 	// Settings change the recipe of each method, as Recipe.Set reads them, where they have an effect.
 	Settings []string
-	// Given are promises to the people of the calibration, what these can change, and the origin.
-	Given Run
+	// Origin is added to the metadata of the models.
+	Origin map[string]string
 	// Options are those of the evaluation; the margins are 0.1 unless there are some. Workers (1) is methods at once, and
 	// runs of a model within a method if there are more workers than methods.
 	eval.Options
@@ -101,8 +101,6 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 		return nil, &InputError{err}
 	case test.N == 0:
 		return nil, &InputError{errors.New("there are no rows to test on")}
-	case o.Given.Checkpoint != "":
-		return nil, &InputError{errors.New("checkpoint: a sweep trains several times")}
 	}
 	s := &sweep{o: o, m: m, people: people, r: &SweepResult{}}
 	s.r.FloatBytes, _ = sizes(m.File(), false)
@@ -214,8 +212,7 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 	if err != nil {
 		return err
 	}
-	run := s.o.Given
-	run.Progress, run.Workers = nil, max(1, s.o.Workers/len(s.o.Methods))
+	run := Run{Workers: max(1, s.o.Workers/len(s.o.Methods)), Origin: s.o.Origin}
 	var c *calibration
 	first := map[string]*SweepPoint{} // by graph
 	for i := range points {
@@ -229,7 +226,11 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 				}
 				defer c.Close() //nolint:errcheck // the points are what counts
 			}
-			if err := s.compute(ctx, c, p, first, run.Workers); err != nil {
+			err := s.compute(ctx, c, p, first, run.Workers)
+			if err == nil {
+				err = s.finish(*p)
+			}
+			if err != nil {
 				return fmt.Errorf("method %s, budget %v: %w", p.Method, p.Budget, err)
 			}
 		}
@@ -255,7 +256,7 @@ func (s *sweep) compute(ctx context.Context, c *calibration, p *SweepPoint, firs
 	switch {
 	case errors.Is(err, allocate.ErrBudget):
 		p.Unfit = err.Error()
-		return s.finish(*p)
+		return nil
 	case err != nil:
 		return err
 	}
@@ -264,16 +265,13 @@ func (s *sweep) compute(ctx context.Context, c *calibration, p *SweepPoint, firs
 	}
 	if same := first[p.Graph]; same != nil {
 		p.Same = same.Budget
-		return s.finish(*p)
+		return nil
 	}
 	p.Measured, err = s.compare(ctx, r.Model, s.promised, eval.Options{Workers: workers})
-	if err == nil {
-		err = p.Measured.Close() // the records are of no use here
-	}
 	if err != nil {
 		return err
 	}
-	return s.finish(*p)
+	return p.Measured.Close() // the records are of no use here
 }
 
 func (p *SweepPoint) describe(r *Result) error {

@@ -300,20 +300,15 @@ func (c *calibration) prune(ctx context.Context, layers []qat.Layer) error {
 	if err != nil {
 		return err
 	}
-	type weight struct {
-		layer, at int
-		score     float64
+	all := slices.Concat(scores...)
+	pruned, order := make([]bool, len(all)), task.AllRows(len(all))
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[a], all[b]) })
+	for _, at := range order[:int(math.Round(c.net.recipe.Train.Sparsity*float64(len(all))))] {
+		pruned[at] = true
 	}
-	var all []weight
-	for k := range scores {
-		layers[k].Pruned = make([]bool, len(scores[k]))
-		for at, v := range scores[k] {
-			all = append(all, weight{k, at, v})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b weight) int { return cmp.Compare(a.score, b.score) })
-	for _, w := range all[:int(math.Round(c.net.recipe.Train.Sparsity*float64(len(all))))] {
-		layers[w.layer].Pruned[w.at] = true
+	for k := range layers {
+		n := len(scores[k])
+		layers[k].Pruned, pruned = pruned[:n:n], pruned[n:]
 	}
 	return nil
 }

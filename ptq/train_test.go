@@ -327,8 +327,6 @@ func TestTrainingGoesOn(t *testing.T) {
 	o.Target = &Target{VD: 0.1, Margin: 0.1, HoldOut: 0.3, Confidence: 0.95, Sample: 1}
 	_, err = Smallest(t.Context(), f.m, f.tk, f.people, o, given)
 	wantInputError(t, err, "checkpoint")
-	_, err = Sweep(t.Context(), f.m, f.tk, f.people, f.people, SweepOptions{Given: given})
-	wantInputError(t, err, "checkpoint")
 }
 
 // Objectives of labels need them, for two classes.

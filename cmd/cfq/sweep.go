@@ -94,7 +94,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if n := len(log.points); n > 0 {
 		e.msg.Note("%s: %s finished before", log.path, message.Count(n, "point"))
 	}
-	if o.Given.Origin, err = f.origin(args[0], in.people, read.Seed); err != nil {
+	if o.Origin, err = f.origin(args[0], in.people, read.Seed); err != nil {
 		return err
 	}
 	o.Done, o.Finished = log.points, log.add
