@@ -81,7 +81,7 @@ func (p *network) chooseSample(ctx context.Context, all *task.People) (_ *calibr
 			c.promises = subset(c.promises, c.rows)
 		}
 	}
-	c.set, err = personal(p.set, p.run.Overrides, c.people)
+	c.set, err = personal(p.set, c.people)
 	return c, err
 }
 
@@ -126,30 +126,25 @@ func withRefused(rows []int, margins []float32) []int {
 	return rows
 }
 
-func personal(set *constraint.Set, overrides []task.Override, people *task.People) (*constraint.Set, error) {
-	if len(overrides) == 0 {
-		return set, nil
+// actionSet is what people can change, who are known by their rows of the data file.
+func actionSet(t *task.Task, overrides []task.Override) (*constraint.Set, error) {
+	set, err := constraint.Compile(t)
+	if err != nil || len(overrides) == 0 {
+		return set, err
 	}
-	if len(people.Rows) != people.N {
-		return nil, fmt.Errorf("overrides are by rows of the data file, and %d people have %d of them", people.N,
-			len(people.Rows))
-	}
-	by := map[int][]task.Override{}
-	for _, o := range overrides {
-		by[o.Row] = append(by[o.Row], o)
-	}
-	var own []task.Override
-	for i, row := range people.Rows {
-		for _, o := range by[row] {
-			o.Row = i
-			own = append(own, o)
-		}
-	}
-	set, err := set.Override(own)
-	if err != nil {
+	if set, err = set.Override(overrides); err != nil {
 		return nil, fmt.Errorf("overrides: %w", err)
 	}
 	return set, nil
+}
+
+// personal is what each of some people can change, by position.
+func personal(set *constraint.Set, people *task.People) (*constraint.Set, error) {
+	if set.HasOverrides() && len(people.Rows) != people.N {
+		return nil, fmt.Errorf("overrides are by rows of the data file, and %d people have %d of them", people.N,
+			len(people.Rows))
+	}
+	return set.Select(people.Rows), nil
 }
 
 func subset[T any](s []T, at []int) []T { return qat.RowsAt(s, 1, at) }

@@ -116,9 +116,9 @@ func openOriginal(
 	ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, run *Run,
 ) (*original, error) {
 	o := &original{task: t}
-	set, err := constraint.Compile(t)
+	set, err := actionSet(t, run.Overrides)
 	if err == nil {
-		o.set, err = personal(set, run.Overrides, people)
+		o.set, err = personal(set, people)
 	}
 	if err == nil {
 		o.full, err = taskmodel.Open(m, t, run.Workers)
@@ -165,7 +165,7 @@ type network struct {
 	recipe   Recipe
 	run      Run
 	task     *task.Task
-	set      *constraint.Set
+	set      *constraint.Set   // see actionSet
 	layers   []quant.LayerInfo // to quantize
 	integer  []bool            // of each of these: on integers, if what it reads can be
 	first    []int             // of each of these: the first with the same weights, see uses
@@ -181,7 +181,7 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 	}
 	run.tell("read the model", 0, 0)
 	p := &network{recipe: r, run: run, task: t}
-	if p.set, err = constraint.Compile(t); err != nil {
+	if p.set, err = actionSet(t, run.Overrides); err != nil {
 		return nil, err
 	}
 	if p.canonicalModel, err = open(m, t, r.Write, r.Round.CrossLayerEqualization, run.Workers); err != nil {

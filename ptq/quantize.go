@@ -218,7 +218,7 @@ func (c *calibration) recourseOf(ctx context.Context, at []int) ([]float32, erro
 		return nil, nil
 	}
 	some := c.sample.all.Subset(subset(refused, qat.Spread(len(refused), heldPoints)))
-	set, err := personal(c.net.set, c.net.run.Overrides, some)
+	set, err := personal(c.net.set, some)
 	if err != nil {
 		return nil, err
 	}

@@ -199,7 +199,7 @@ func (c *calibration) trainable(plans []quant.Layer) (layers []qat.Layer) {
 func (c *calibration) openSource(ctx context.Context) error {
 	n, people, spec := c.net, c.sample.all, c.net.recipe.Train
 	n.run.tell("recourse to train on", 0, 0)
-	set, err := personal(n.set, n.run.Overrides, people)
+	set, err := personal(n.set, people)
 	if err != nil {
 		return inputError(err)
 	}
