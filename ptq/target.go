@@ -345,23 +345,27 @@ func (s *search) judge(ctx context.Context) error {
 	return nil
 }
 
+// choose takes the smallest candidate that holds or, where none does, the one with the least bound.
 func (s *search) choose() error {
-	slices.SortStableFunc(s.r.Candidates, func(a, b *Candidate) int { return cmp.Compare(a.Budget, b.Budget) })
-	r, problem := s.r, "there is no candidate"
-	better := func(c, than *Candidate) bool {
-		if c.Holds || than.Holds {
-			return c.Holds && (!than.Holds || c.Bytes < than.Bytes)
-		}
-		return c.HeldOut.bound() < than.HeldOut.bound()
-	}
-	for i, c := range s.r.Candidates {
+	r := s.r
+	slices.SortStableFunc(r.Candidates, func(a, b *Candidate) int { return cmp.Compare(a.Budget, b.Budget) })
+	problem := ""
+	var judged []*Candidate
+	for _, c := range r.Candidates {
 		problem = cmp.Or(c.Problem, problem)
-		if c.HeldOut != nil && c.Problem == "" && (r.Chosen < 0 || better(c, r.Candidates[r.Chosen])) {
-			r.Chosen, r.Reached, r.Result = i, c.Holds, c.result
+		if c.HeldOut != nil && c.Problem == "" {
+			judged = append(judged, c)
 		}
 	}
-	if r.Chosen < 0 {
+	if len(judged) == 0 {
 		return inputError(fmt.Errorf("no budget gives a model that can be used: %s", problem))
 	}
+	best := slices.MinFunc(judged, func(a, b *Candidate) int {
+		if a.Holds && b.Holds {
+			return cmp.Compare(a.Bytes, b.Bytes)
+		}
+		return cmp.Compare(a.HeldOut.bound(), b.HeldOut.bound())
+	})
+	r.Chosen, r.Reached, r.Result = slices.Index(r.Candidates, best), best.Holds, best.result
 	return nil
 }

@@ -157,13 +157,9 @@ func (l *sweepLog) write() error {
 	})
 }
 
-func (l *sweepLog) read() error {
-	text, err := os.ReadFile(l.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+func (l *sweepLog) read(text []byte) error {
 	dec, have := json.NewDecoder(bytes.NewReader(text)), map[string]string{}
-	if err != nil || dec.Decode(&have) != nil {
+	if dec.Decode(&have) != nil {
 		return fmt.Errorf("%s: it is not the log of a sweep", l.path)
 	}
 	var other []string
@@ -221,19 +217,23 @@ func (f *sweepFlags) openLog(e *env, model string) (*sweepLog, error) {
 		return nil, cli.Usagef("", "output: %w", err)
 	}
 	l := &sweepLog{path: f.path(sweepPoints)}
-	_, err := os.Stat(l.path)
+	text, err := os.ReadFile(l.path)
+	begun := !errors.Is(err, fs.ErrNotExist)
 	for _, path := range f.outputs() {
-		if err := cli.Output(path, f.overwrite || err == nil); err != nil {
+		if err := cli.Output(path, f.overwrite || begun); err != nil {
 			return nil, err
 		}
 	}
 	if l.inputs, err = f.hashes(e, model); err != nil {
 		return nil, err
 	}
-	if f.overwrite {
+	switch {
+	case f.overwrite:
 		return l, l.write()
+	case begun:
+		err = l.read(text)
 	}
-	return l, cli.Wrap(l.read(), "name another folder behind -o; --overwrite begins anew in this one")
+	return l, cli.Wrap(err, "name another folder behind -o; --overwrite begins anew in this one")
 }
 
 func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost string) error {
