@@ -258,39 +258,36 @@ func (r *Recipe) setObjective(o qat.Objective) {
 	}
 }
 
-// parse sets what at points to; it returns false, and sets nothing, for a text that is not a value.
+// parse sets what at points to, and reports whether the text is a value.
 func (k *Key) parse(at any, text string) bool {
 	within := func(v float64) bool { return v >= k.low && v <= k.high }
 	number, ok := config.Decimal(text)
-	ok = ok && within(number)
+	var err error
 	switch v := at.(type) {
 	case *bool:
-		return setIf(text == "true" || text == "false", v, text == "true")
+		*v = text == "true"
+		return *v || text == "false"
 	case *int:
-		n, err := strconv.Atoi(text)
-		return setIf(err == nil && n <= math.MaxInt32 && within(float64(n)), v, n)
+		*v, err = strconv.Atoi(text)
+		return err == nil && *v <= math.MaxInt32 && within(float64(*v))
 	case *uint64:
-		n, err := strconv.ParseUint(text, 10, 64)
-		return setIf(err == nil && within(float64(n)), v, n)
+		*v, err = strconv.ParseUint(text, 10, 64)
+		return err == nil && within(float64(*v))
 	case *float64:
-		return setIf(ok, v, number)
+		*v = number
+		return ok && within(number)
 	case **float64:
-		return setIf(ok, v, &number)
+		*v = &number
+		return ok && within(number)
 	case *[]string:
-		list := strings.Split(text, ",")
-		return setIf(!slices.Contains(list, ""), v, list)
+		*v = strings.Split(text, ",")
+		return !slices.Contains(*v, "")
 	case *string: // a release
-		_, err := qdq.RuntimeOf(text)
-		return setIf(err == nil, v, text)
+		*v = text
+		_, err = qdq.RuntimeOf(text)
+		return err == nil
 	}
 	return false
-}
-
-func setIf[T any](ok bool, at *T, v T) bool {
-	if ok {
-		*at = v
-	}
-	return ok
 }
 
 func near(text string, words []string) string {
