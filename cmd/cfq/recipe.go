@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -91,26 +89,6 @@ func (f *recipeFlags) recipe(fs *pflag.FlagSet, more ...string) (r ptq.Recipe, e
 }
 
 const hintRecipe = "`cfq help recipe` lists the settings"
-
-func (f *recipeFlags) settings() ([]string, error) {
-	if f.file == "" {
-		return f.set, nil
-	}
-	r, err := readRecipe(f.file)
-	if err != nil {
-		return nil, cli.Wrap(err, hintRecipe)
-	}
-	texts := r.Texts()
-	for _, s := range append(f.set, "version=", "method=", "allocate.budget=") {
-		key, _, _ := strings.Cut(s, "=")
-		delete(texts, key)
-	}
-	list := slices.Clone(f.set)
-	for _, key := range slices.Sorted(maps.Keys(texts)) {
-		list = append(list, key+"="+texts[key])
-	}
-	return list, nil
-}
 
 func readRecipe(path string) (r ptq.Recipe, err error) {
 	if err := cli.Input("recipe", path); err != nil {

@@ -66,11 +66,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
 	}
-	settings, err := f.settings()
-	if err != nil {
-		return err
-	}
-	o := ptq.SweepOptions{Methods: f.methods, Budgets: f.budgets, Settings: settings, Options: eval.Options{
+	o := ptq.SweepOptions{Methods: f.methods, Budgets: f.budgets, Settings: f.set, Options: eval.Options{
 		Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
 		Solver: recourse.SolveOptions{Restarts: f.restarts}, Progress: e.progress(),
 	}}
@@ -194,7 +190,7 @@ func (f *sweepFlags) hashes(e *env, model string) (map[string]string, error) {
 	only := func(rows string) string { return strings.TrimPrefix(rows, "!") }
 	out := map[string]string{
 		"onnx_runtime": fmt.Sprintf("%s, threads %d", lib.Version, e.threads),
-		"options": fmt.Sprint(f.methods, f.budgets, f.set, f.file, f.margins, f.sample, f.seed, f.restarts, f.rows,
+		"options": fmt.Sprint(f.methods, f.budgets, f.set, f.margins, f.sample, f.seed, f.restarts, f.rows,
 			f.testRows),
 	}
 	for key, paths := range map[string][]string{
