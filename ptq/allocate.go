@@ -234,7 +234,7 @@ type unit struct {
 // have one together.
 func (c *calibration) units(of widthErrors) (out []unit) {
 	for i, l := range c.net.layers {
-		if c.net.first[i] != i {
+		if c.net.uses[i][0] != i {
 			continue
 		}
 		rows, weights := 1, l.Params()
@@ -244,7 +244,7 @@ func (c *calibration) units(of widthErrors) (out []unit) {
 		for r := range rows {
 			u := unit{i, int64(weights), make([]float64, len(quant.Formats()))}
 			if of != nil {
-				for _, k := range c.net.group(i) {
+				for _, k := range c.net.uses[i] {
 					floats.Add(u.errors, of[k][r])
 				}
 			}
@@ -287,7 +287,7 @@ func (c *calibration) within(of widthErrors, bits float64, spent int64, skip ...
 	for k, u := range units {
 		cost, grant := c.multiples(u.layer)
 		granted += float64(u.weights) * float64(grant)
-		for _, i := range c.net.group(u.layer) {
+		for _, i := range c.net.uses[u.layer] {
 			perWeight[k] += c.gradients[i] / float64(c.net.layers[i].Params())
 		}
 		for f, format := range quant.Formats() {
@@ -316,8 +316,8 @@ func (c *calibration) within(of widthErrors, bits float64, spent int64, skip ...
 		out[u.layer] = append(out[u.layer], index[k][picks[k]])
 		total += choices[k][picks[k]].Error
 	}
-	for i, first := range c.net.first {
-		out[i] = out[first]
+	for i, uses := range c.net.uses {
+		out[i] = out[uses[0]]
 	}
 	return out, total, nil
 }
@@ -344,7 +344,7 @@ func (c *calibration) fitBytes(of widthErrors, bits float64) (assignment, error)
 	var budget int64
 	var granted float64
 	for i, l := range c.net.layers {
-		if c.net.first[i] != i {
+		if c.net.uses[i][0] != i {
 			continue // stored already
 		}
 		granted += float64(l.Params())

@@ -315,10 +315,11 @@ func TestProfileOptions(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	o := mustRecipe("ptq")
 	o.Allocate.Budget = 9
-	wantInputError(t, must.Err(Sensitivity(t.Context(), loaded(t, m), tk, people, o, Run{})), "allocate.budget: want 2 to 8")
+	err := must.Err(Sensitivity(t.Context(), loaded(t, m), tk, people, o, Run{}))
+	wantInputError(t, err, "allocate.budget: want 2 to 8")
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Allocate.Budget = 4
-	_, err := Sensitivity(ctx, loaded(t, m), tk, people, o, Run{Progress: func(ev eval.Event) {
+	_, err = Sensitivity(ctx, loaded(t, m), tk, people, o, Run{Progress: func(ev eval.Event) {
 		if strings.HasPrefix(ev.Stage, "gradients at") {
 			cancel()
 		}

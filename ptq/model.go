@@ -168,7 +168,7 @@ type network struct {
 	set      *constraint.Set   // see actionSet
 	layers   []quant.LayerInfo // to quantize
 	integer  []bool            // of each of these: on integers, if what it reads can be
-	first    []int             // of each of these: the first with the same weights, see uses
+	uses     [][]int           // of each of these: all with the same weights, see findUses
 	warnings []string          // why layers stay in float
 
 	checkpoint *qat.Checkpoint // of a training at the recipe's budget; nil without one
@@ -196,7 +196,7 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 			p.integer[i] = compute == computeInteger && !p.layers[i].Table
 		}
 	}
-	p.first = p.uses()
+	p.uses = p.findUses()
 	return p, nil
 }
 
@@ -277,26 +277,19 @@ func isQuantized(m *graph.Model) bool {
 // weights of each use by themselves, leaves them alone. Training does move them, so that then each use is a layer of
 // its own, and so is each on integers, where scales depend on what it reads.
 
-// uses says for each layer which is the first with the same weights: itself where it is that or there is none.
-func (p *network) uses() []int {
-	out := make([]int, len(p.layers))
+// findUses says for each layer which have the same weights: itself alone where no other has.
+func (p *network) findUses() [][]int {
+	out := make([][]int, len(p.layers))
 	shares := func(i int) bool { return p.recipe.Train == nil && !p.integer[i] && p.layers[i].Conv == nil }
 	for i, l := range p.layers {
-		out[i] = i
-		for k, first := range p.layers[:i] {
-			if shares(i) && shares(k) && out[k] == k && first.In == l.In && slices.Equal(first.W, l.W) {
-				out[i] = k
+		out[i] = []int{i}
+		for k, other := range p.layers[:i] {
+			if shares(i) && shares(k) && other.In == l.In && slices.Equal(other.W, l.W) {
+				out[i] = append(slices.Clone(out[k]), i)
 			}
 		}
-	}
-	return out
-}
-
-func (p *network) group(i int) []int {
-	var out []int
-	for k, first := range p.first {
-		if first == i {
-			out = append(out, k)
+		for _, k := range out[i] {
+			out[k] = out[i]
 		}
 	}
 	return out
@@ -307,12 +300,11 @@ func (p *network) index(node string) int {
 }
 
 // alone reports whether the weights of layer i are used once.
-func (p *network) alone(i int) bool { return len(p.group(p.first[i])) == 1 }
+func (p *network) alone(i int) bool { return len(p.uses[i]) == 1 }
 
 func (p *network) join(stats []calib.Stats) {
-	for i := range stats {
-		g := p.group(i)
-		if len(g) < 2 {
+	for i, g := range p.uses {
+		if g[0] != i || len(g) < 2 {
 			continue
 		}
 		parts, weights := make([]*calib.Stats, len(g)), make([]float64, len(g))
