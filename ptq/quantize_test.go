@@ -267,7 +267,8 @@ func TestBudgetOfBytes(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 200)
 	for _, budget := range []float64{4, 5.5} {
-		r := quantized(t, m, tk, people, mustRecipe(CFPTQ, fmt.Sprint("allocate.budget=", budget), "allocate.cost=bytes"))
+		r := quantized(t, m, tk, people, mustRecipe(CFPTQ, fmt.Sprint("allocate.budget=", budget), "allocate.cost=bytes",
+			"refine.rounds=0"))
 		if r.Stored > budget || r.Stored < 0.9*budget || r.Bits >= r.Stored {
 			t.Errorf("budget %v: %v bits are stored for a weight, %v of them codes", budget, r.Stored, r.Bits)
 		}
@@ -308,7 +309,7 @@ func TestBudgetOfOperations(t *testing.T) {
 func TestRefinedInFloat(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 600)
+	people = few(people, 250)
 	r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=3"))
 	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
 		t.Errorf("refinement: %+v", o)
@@ -329,7 +330,7 @@ func TestRefinedInFloat(t *testing.T) {
 func TestRefinedBySteps(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 600)
+	people = few(people, 400)
 	quantize := func(workers int) *Result {
 		return quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=2"), Run{Workers: workers})
 	}

@@ -44,7 +44,7 @@ func TestDeployments(t *testing.T) {
 	ctx := context.Background()
 	vary := calib.Variation{Rounding: 1, Jitter: 0.02, Seed: 1}
 	for _, o := range []Recipe{mustRecipe("ptq"), mustRecipe(CFPTQ, "refine.rounds=2")} {
-		a, people := calibratedLoans(t, 200, o, 1)
+		a, people := calibratedLoans(t, 100, o, 1)
 		nominal := must.Get(a.quantize(ctx, 4))(t)
 		other := vary
 		other.Seed = 2
@@ -69,7 +69,7 @@ func TestDeployments(t *testing.T) {
 			}
 			must.Same(must.In(t, o.Method, k), nominal.Plan.Input, plan.Input)
 		}
-		two, _ := calibratedLoans(t, 200, o, 2)
+		two, _ := calibratedLoans(t, 100, o, 2)
 		if again, _ := drawnOf(t, two, vary, 300, 1); !bytes.Equal(again, files[1]) {
 			t.Errorf("%s: a deployment is another with two workers, or depends on those before", o.Method)
 		}
@@ -89,7 +89,7 @@ func containers(t *testing.T, onnx []byte) string {
 
 func TestDeploymentWithoutVariation(t *testing.T) {
 	t.Parallel()
-	a, _ := calibratedLoans(t, 200, mustRecipe(CFPTQ), 1)
+	a, _ := calibratedLoans(t, 80, mustRecipe(CFPTQ, "refine.rounds=1"), 1)
 	nominal := must.Get(a.quantize(context.Background(), 4))(t)
 	_, plan := drawnOf(t, a, calib.Variation{Seed: 1}, 0, 0)
 	must.Same(t, nominal.Plan, plan)
@@ -99,7 +99,7 @@ func TestDeploymentWithoutVariation(t *testing.T) {
 // original; more variation, more difference.
 func TestDeploymentsStayNear(t *testing.T) {
 	t.Parallel()
-	a, people := calibratedLoans(t, 300, mustRecipe(CFPTQ, "refine.rounds=2"), 1)
+	a, people := calibratedLoans(t, 120, mustRecipe(CFPTQ, "refine.rounds=2"), 1)
 	run := func(onnx []byte) []float32 {
 		c := must.Get(openFile(context.Background(), onnx, a.net.task, a.net.engine, 1))(t)
 		defer c.Close()
@@ -139,13 +139,13 @@ func TestRobustness(t *testing.T) {
 	ctx := context.Background()
 	m, tk, train := loans(t, "train.csv")
 	_, _, test := loans(t, "test.csv")
-	f := must.Get(OpenFleet(ctx, loaded(t, m), tk, few(train, 300),
-		Draws{Recipe: mustRecipe(CFPTQ, "allocate.budget=2.5", "refine.rounds=1"), Models: 6}, Run{Workers: 2}))(t)
+	f := must.Get(OpenFleet(ctx, loaded(t, m), tk, few(train, 150),
+		Draws{Recipe: mustRecipe(CFPTQ, "allocate.budget=2.5", "refine.rounds=0"), Models: 5}, Run{Workers: 2}))(t)
 	defer f.Close()
 	set := must.Get(constraint.Compile(tk))(t)
 	o := recourse.SolveOptions{Seed: 3, Margin: 0.1}
-	r := must.Get(f.Robustness(ctx, set, test, 4, 40, o))(t)
-	if r.Refused < r.People || r.People != 40 || r.Seen != 4 || r.HeldOut != 2 || len(r.Rows) != 3 || !(r.Drift > 0) {
+	r := must.Get(f.Robustness(ctx, set, test, 3, 16, o))(t)
+	if r.Refused < r.People || r.People != 16 || r.Seen != 3 || r.HeldOut != 2 || len(r.Rows) != 3 || !(r.Drift > 0) {
 		t.Fatalf("%+v", r)
 	}
 	original, quantized, robust := r.Rows[0], r.Rows[1], r.Rows[2]
@@ -161,12 +161,12 @@ func TestRobustness(t *testing.T) {
 		original.CostRatio == 1) {
 		t.Errorf("robust actions are no better at held-out deployments, or cost nothing: %+v", r.Rows)
 	}
-	must.Fail(t, must.Err(f.Robustness(ctx, set, test, 7, 0, o)), "")
+	must.Fail(t, must.Err(f.Robustness(ctx, set, test, 6, 0, o)), "")
 	if !long() {
 		return
 	}
 	o.Workers = 2
-	again := must.Get(f.Robustness(ctx, set, test, 4, 40, o))(t)
+	again := must.Get(f.Robustness(ctx, set, test, 3, 16, o))(t)
 	for i := range again.Rows {
 		again.Rows[i].Seconds = r.Rows[i].Seconds
 	}

@@ -106,7 +106,7 @@ func losses(r *Result) (sum float64) {
 // calibrated on.
 func TestTrained(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 120, 6)
+	f := fortunate(t, 60, 4)
 	promises := promisesTo(t, f.m, f.tk, f.people)
 	found, kept := 0, 0
 	for i, a := range promises {
@@ -119,13 +119,13 @@ func TestTrained(t *testing.T) {
 			kept++
 		}
 	}
-	o := mustRecipe("cfq-qat", "allocate.budget=3", "calibrate.rows=50", "refine.rounds=0")
-	o.Train.Optimizer = qat.Optimizer{Steps: 320, Batch: 32, LearningRate: 4e-3, Seed: 1}
+	o := mustRecipe("cfq-qat", "allocate.budget=3", "calibrate.rows=30", "refine.rounds=0")
+	o.Train.Optimizer = qat.Optimizer{Steps: 160, Batch: 32, LearningRate: 4e-3, Seed: 1}
 	r := f.quantize(t, o, Run{Promises: promises})
 	if long() && !bytes.Equal(r.Model, f.quantize(t, o, Run{Workers: 2, Promises: promises}).Model) {
 		t.Error("two workers wrote other bytes than one")
 	}
-	checkTraining(t, r, 120, 320, qat.Distil)
+	checkTraining(t, r, 60, 160, qat.Distil)
 	o.Train.LearningRate = 1e-12 // each round has other points: only what stays as it is can be compared with
 	still := f.quantize(t, o, Run{Promises: promises})
 	if got, most := losses(r), 0.8*losses(still); !(got < most) {
@@ -141,12 +141,12 @@ func TestTrained(t *testing.T) {
 			differ++
 		}
 	}
-	must.Same(t, differ/120, r.Training.Disagreement)
+	must.Same(t, differ/60, r.Training.Disagreement)
 	if before := still.Training; before.Disagreement != before.DisagreementBefore {
 		t.Errorf("without a change %v of the rows are decided otherwise, %v before", before.Disagreement,
 			before.DisagreementBefore)
 	}
-	if r.Bits > 3 || r.Factual >= 120 || r.Refined != nil {
+	if r.Bits > 3 || r.Factual >= 60 || r.Refined != nil {
 		t.Errorf("%v bits, calibrated on %d rows, refined %v", r.Bits, r.Factual, r.Refined)
 	}
 	var text bytes.Buffer
@@ -178,13 +178,13 @@ func TestTrainedMethods(t *testing.T) {
 		"integers":  mustRecipe("lsq", "write.compute=integer"),
 		"trained":   mustRecipe("ptq", "train.objective=distil", "round.scales=per-tensor"),
 	} {
-		if !slices.Contains([]string{"paper", "learned", "match", "pact"}, name) && !long() {
+		if !slices.Contains([]string{"matching", "learned", "pact"}, name) && !long() {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			o.Allocate.Budget = 3
-			r := fortunate(t, 60, 4).quantize(t, short(o), Run{})
-			checkTraining(t, r, 60, 64, o.Train.Objective)
+			r := fortunate(t, 40, 3).quantize(t, short(o), Run{})
+			checkTraining(t, r, 40, 64, o.Train.Objective)
 			if learned := o.Allocate.Rule == allocatorLearned; learned != (r.Learned != nil) ||
 				learned && (r.Learned.Steps != 16 || r.Bits > o.Allocate.Budget || r.Layers[0].MarginError != nil) {
 				t.Errorf("learned widths %+v, %v bits", r.Learned, r.Bits)
@@ -211,7 +211,7 @@ func codesOf(r *Result) string {
 // Every setting of the teacher reaches training: what is calibrated is the same, and the trained model another one.
 func TestTeacherOfTraining(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 60, 6)
+	f := fortunate(t, 40, 3)
 	files := map[string]string{}
 	for name, change := range map[string]func(o *Recipe){
 		"none":   func(*Recipe) {},
@@ -238,7 +238,7 @@ func TestTeacherOfTraining(t *testing.T) {
 // if it had been given.
 func TestEtaSweep(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 60, 6)
+	f := fortunate(t, 40, 3)
 	o := short(mustRecipe("ptq", "allocate.budget=2", "train.objective=validity", "train.eta-sweep=true"))
 	o.Train.LearningRate = 0.01
 	r := f.quantize(t, o, Run{})
@@ -265,7 +265,7 @@ func TestEtaSweep(t *testing.T) {
 // Groups of people can be in a column that no model sees: the checkpoint of a training with others is an error.
 func TestCheckpointKnowsGroups(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 60, 6)
+	f := fortunate(t, 40, 3)
 	o := short(mustRecipe("lsq", "train.objective=group"))
 	run := Run{Checkpoint: filepath.Join(t.TempDir(), "c")}
 	for _, shift := range []int32{0, 1} {
@@ -283,7 +283,7 @@ func TestCheckpointKnowsGroups(t *testing.T) {
 // A training that is cancelled goes on from its checkpoint, and ends with the bytes of one in one piece.
 func TestTrainingGoesOn(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 60, 4)
+	f := fortunate(t, 40, 3)
 	o := short(mustRecipe("lsq"))
 	want := f.quantize(t, o, Run{})
 	given := Run{Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
@@ -332,7 +332,7 @@ func TestTrainingGoesOn(t *testing.T) {
 // Objectives of labels need them, for two classes.
 func TestTrainingNeedsLabels(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 60, 4)
+	f := fortunate(t, 40, 3)
 	f.people.Labels = nil
 	for _, doc := range qat.Objectives() {
 		if doc.Name == qat.Distil || !doc.Quantized {
@@ -385,7 +385,7 @@ func promisesTo(t *testing.T, m *onnxio.Model, tk *task.Task, people *task.Peopl
 // are zero in the written file.
 func TestPruned(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 120, 6)
+	f := fortunate(t, 60, 4)
 	canonical, _, err := pass.Canonical(f.g, nil)
 	must.Do(t, err)
 	layers := must.Get(quant.FindLayers(canonical))(t)
@@ -400,7 +400,7 @@ func TestPruned(t *testing.T) {
 	var files [][]byte
 	for _, by := range []string{pruneMagnitude, pruneSensitivity} {
 		r := f.quantize(t, mustRecipe("prune-qat",
-			"train.sparsity=0.3", "train.prune-by="+by, "train.steps=64"), Run{})
+			"train.sparsity=0.3", "train.prune-by="+by, "train.steps=32"), Run{})
 		files = append(files, r.Model)
 		if r.Recipe["train.sparsity"] != "0.3" || (r.Recipe["train.prune-by"] == by) != (by == pruneSensitivity) {
 			t.Errorf("recipe %v", r.Recipe)
