@@ -101,7 +101,7 @@ func TestComparisonRows(t *testing.T) {
 		t.Run(fmt.Sprintf("%d rows a person", rows), func(t *testing.T) {
 			t.Parallel()
 			of := func(model uint64, q quality) *Result {
-				records := imagined(1500*rows, 1, model, q)
+				records := imagined(600*rows, 1, model, q)
 				for i := range records {
 					records[i].ID = fmt.Sprint("person ", i/rows)
 				}
@@ -183,10 +183,10 @@ func TestComparisonOfIdenticalModels(t *testing.T) {
 
 func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 	t.Parallel()
-	good := madeUp(t, 1500, 4, 1, quality{noise: 0.1})
-	noisy := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good, madeUp(t, 1500, 4, 2, quality{noise: 0.2}))
+	good := madeUp(t, 1000, 4, 1, quality{noise: 0.1})
+	noisy := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good, madeUp(t, 1000, 4, 2, quality{noise: 0.2}))
 	shifted := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good,
-		madeUp(t, 1500, 4, 2, quality{noise: 0.1, shift: 0.15, dearer: -0.2}))
+		madeUp(t, 1000, 4, 2, quality{noise: 0.1, shift: 0.15, dearer: -0.2}))
 	for _, w := range []struct {
 		c      *Comparison
 		metric string
@@ -221,7 +221,7 @@ func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 		}
 	}
 	unlucky := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good,
-		madeUp(t, 1500, 4, 2, quality{noise: 0.1, unlucky: 0.05}))
+		madeUp(t, 1000, 4, 2, quality{noise: 0.1, unlucky: 0.05}))
 	for metric, want := range map[string]Call{"lost_recourse": WorseThan, "rfrr": Differs} {
 		must.Same(t, want, cellsOf(unlucky, metric)[1].Call)
 	}
@@ -366,8 +366,8 @@ func TestComparisonOfFew(t *testing.T) {
 			}
 		}
 	}
-	a := madeUp(t, 2000, 8, 1, quality{noise: 0.1})
-	b := imagined(2000, 8, 1, quality{noise: 0.1})
+	a := madeUp(t, 1000, 8, 1, quality{noise: 0.1})
+	b := imagined(1000, 8, 1, quality{noise: 0.1})
 	changed := 0
 	for i := range b {
 		if r := &b[i]; r.Evaluated && changed < 9 && r.Steps[1].DirSim.Defined() {

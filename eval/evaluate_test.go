@@ -15,7 +15,7 @@ import (
 
 func TestIdenticalModels(t *testing.T) {
 	t.Parallel()
-	r := compare(t, original, original, crowd(250, 1), Options{})
+	r := compare(t, original, original, crowd(150, 1), Options{})
 	for _, a := range r.Margins {
 		for id, want := range map[string]float64{
 			"vd": 0, "rvd": 0, "frr": 1, "crg.mean": 0, "crg.median": 0, "crg.ratio_of_sums": 0, "margin_error.max": 0,
