@@ -67,7 +67,7 @@ func ruledTask(rng *rand.Rand) *task.Task {
 // Projections end, are feasible and final, even where what mends one rule breaks another.
 func TestProjectRules(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8000) {
+	for seed := range repetitions(3000, 8000) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		tk := ruledTask(rng)
 		x := randomPeople(rng, tk, 1)

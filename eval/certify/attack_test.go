@@ -145,7 +145,7 @@ func holds(t testing.TB, name string, proofs []eval.Proof, attacked []found) (ce
 // Random boxes on random networks: what is proved is never found otherwise.
 func TestAttack(t *testing.T) {
 	t.Parallel()
-	attackRandom(t, 7, 24)
+	attackRandom(t, 7, 16)
 }
 
 // The same until 50,000 certificates were attacked.

@@ -61,7 +61,7 @@ func TestConv(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			const n = 12
+			const n = 6
 			points, half := normal(rng, n*50, 1), make([]float32, n*50)
 			for i := range half {
 				if i%50 < 4 {

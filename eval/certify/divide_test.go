@@ -23,7 +23,7 @@ func TestShareOfRaster(t *testing.T) {
 		for range 4 {
 			f := net(rng, shape{widths: []int{2, 16, 8, 2}, act: "Relu"})
 			p := opened(t, f, quantized(t, f, w), 1)
-			const n, radius, steps = 40, 0.1, 120
+			const n, radius, steps = 30, 0.1, 60
 			points, half := normal(rng, 2*n, 1), make([]float32, 2*n)
 			for i := range half {
 				half[i] = radius
