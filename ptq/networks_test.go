@@ -77,7 +77,7 @@ func attentiveLoans(tk *task.Task) *graph.Model {
 func TestQuantizeNetworks(t *testing.T) {
 	t.Parallel()
 	_, tk, people := loans(t, "train.csv")
-	people = few(people, 150)
+	people = few(people, 80)
 	conv, tokens := convolutionalLoans(tk), attentiveLoans(tk)
 	balance(t, conv, tk, people)
 	balance(t, tokens, tk, people)
@@ -104,7 +104,9 @@ func TestQuantizeNetworks(t *testing.T) {
 		"tokens, recourse":   {tokens, mustRecipe(CFPTQ, four), 0.95, floatGemms},
 		"tokens, trained":    {tokens, mustRecipe("cfq-qat", four, "train.steps=160"), 0.95, floatGemms},
 	} {
-		variant := slices.Contains([]string{"conv, channels", "conv, 4 bits", "conv, activations", "tokens, 4 bits"}, name)
+		variant := slices.Contains([]string{
+			"conv, 8 bits", "conv, channels", "conv, 4 bits", "conv, activations", "tokens, 8 bits", "tokens, 4 bits",
+		}, name)
 		if (variant || c.o.Train != nil) && !long() {
 			continue
 		}
@@ -146,7 +148,7 @@ func recurrentLoans(tk *task.Task) *graph.Model {
 func TestQuantizeSharedWeights(t *testing.T) {
 	t.Parallel()
 	_, tk, people := loans(t, "train.csv")
-	people = few(people, 100)
+	people = few(people, 60)
 	m := recurrentLoans(tk)
 	balance(t, m, tk, people)
 	r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=5"), Run{Workers: 2})

@@ -21,7 +21,7 @@ import (
 func planOf(t *testing.T, m *graph.Model, o Recipe) (*Result, []byte) {
 	t.Helper()
 	_, tk, people := loans(t, "train.csv")
-	r := must.Get(Quantize(t.Context(), loaded(t, m), tk, few(people, 150), o, Run{}))(t)
+	r := must.Get(Quantize(t.Context(), loaded(t, m), tk, few(people, 60), o, Run{}))(t)
 	var b bytes.Buffer
 	must.Do(t, WritePlan(&b, r))
 	return r, b.Bytes()
@@ -44,7 +44,7 @@ func TestFromPlanOfDeclaredHead(t *testing.T) {
 	signs := b.Const(graph.FromFloats("signs", []float32{-1, 1}, 2, 1))
 	m.Graph.Outputs[0].Name = b.Op("Exp", []string{b.Op("MatMul", []string{m.Graph.Outputs[0].Name, signs})})
 	m.Graph.Outputs[0].Shape[1].Size = 1
-	roundTrip(t, m, &declared, few(people, 150), mustRecipe("ptq"))
+	roundTrip(t, m, &declared, few(people, 60), mustRecipe("ptq"))
 }
 
 // A plan gives the bytes of the run that saved it, whatever the options of that were,
@@ -52,7 +52,7 @@ func TestFromPlanOfDeclaredHead(t *testing.T) {
 func TestFromPlan(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 80)
+	people = few(people, 50)
 	for name, o := range map[string]Recipe{
 		"default":     mustRecipe(CFPTQ),
 		"paper":       mustRecipe("cf-ptq-paper", "allocate.budget=3"),
@@ -183,7 +183,7 @@ func halves(p *quant.Plan) (halves, all int) {
 func TestFromPlanKinds(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 150)
+	people = few(people, 60)
 	for name, o := range map[string]Recipe{
 		"rows": mustRecipe(CFPTQ, "allocate.budget=3", "refine.rounds=2"),
 		"rows, equalized": mustRecipe(CFPTQ,
@@ -219,7 +219,7 @@ func TestFromPlanConvolutions(t *testing.T) {
 	t.Parallel()
 	orttest.Need(t)
 	_, tk, people := loans(t, "train.csv")
-	people = few(people, 80)
+	people = few(people, 50)
 	m := convolutionalLoans(tk)
 	for name, c := range map[string]struct {
 		o    Recipe

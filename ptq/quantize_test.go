@@ -22,7 +22,7 @@ import (
 func TestQuantize(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 80)
+	people = few(people, 50)
 	kinds := []string{scalesPerTensor, scalesPerChannel}
 	for i, method := range Methods() {
 		for k, name := range append(choiceNames(keyOf(t, "allocate.rule").Choices), "") {
@@ -44,7 +44,7 @@ func TestQuantize(t *testing.T) {
 				if allocator != "" || !long() {
 					continue // it trains whatever has been allocated; TestTrainedMethods has the others
 				}
-				settings, people = append(settings, "train.steps=32"), few(people, 20)
+				settings, people = append(settings, "train.steps=32"), few(people, 15)
 			}
 			if method.Recipe.Refine.Rounds > 0 {
 				settings = append(settings, "refine.rounds=1")
@@ -231,7 +231,7 @@ func TestChoices(t *testing.T) {
 			people := people
 			if c.Name == "train.objective" && choice.Name != untrained {
 				add("train.steps", "32")
-				people = few(people, 20)
+				people = few(people, 15)
 			}
 			r, special := usual, choice.Name != usually || c.Name == "allocate.cost" || c.Name == "round.act-range" ||
 				c.Name == "write.compute"
