@@ -100,7 +100,7 @@ func TestSearchedScales(t *testing.T) {
 						for n := range clipSteps + 1 {
 							grid = min(grid, loss(rows, float32(math.Pow(clipMin, float64(n)/clipSteps)*top), f))
 						}
-						for n := 500; n <= 10000; n += 10 - 9*(f.Bits/8) { // of 8 bits the loss is jumpiest
+						for n := 500; n <= 10000; n += 10 - 8*(f.Bits/8) { // of 8 bits the loss is jumpiest
 							dense = min(dense, loss(rows, float32(top*float64(n)/10000), f))
 						}
 						got := loss(rows, scale, f)
