@@ -151,7 +151,7 @@ func TestQuantizeSharedWeights(t *testing.T) {
 	people = few(people, 60)
 	m := recurrentLoans(tk)
 	balance(t, m, tk, people)
-	r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=5"), Run{Workers: 2})
+	r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=5", "refine.rounds=1"), Run{Workers: 2})
 	must.Same(t, 5, len(r.Layers))
 	first := r.Plan.Layer(r.Layers[1].Node)
 	for _, l := range r.Layers[2:4] {

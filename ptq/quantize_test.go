@@ -314,7 +314,7 @@ func TestRefinedInFloat(t *testing.T) {
 	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
 		t.Errorf("refinement: %+v", o)
 	}
-	r = quantized(t, m, tk, people, mustRecipe(CFPTQ))
+	r = quantized(t, m, tk, people, mustRecipe(CFPTQ, "refine.rounds=0"))
 	for _, l := range r.Verified.Layers {
 		if l.Kernel != "Gemm" && l.Kernel != "FusedGemm" {
 			t.Errorf("layer %s runs as %s", l.Node, l.Kernel)

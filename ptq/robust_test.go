@@ -99,7 +99,7 @@ func TestDeploymentWithoutVariation(t *testing.T) {
 // original; more variation, more difference.
 func TestDeploymentsStayNear(t *testing.T) {
 	t.Parallel()
-	a, people := calibratedLoans(t, 120, mustRecipe(CFPTQ, "refine.rounds=2"), 1)
+	a, people := calibratedLoans(t, 120, mustRecipe(CFPTQ, "refine.rounds=0"), 1)
 	run := func(onnx []byte) []float32 {
 		c := must.Get(openFile(context.Background(), onnx, a.net.task, a.net.engine, 1))(t)
 		defer c.Close()
