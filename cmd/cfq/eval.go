@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -15,7 +14,6 @@ import (
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio/classifier"
-	"cfq/onnxio/codec"
 	"cfq/onnxio/ort"
 	"cfq/recourse"
 	"cfq/task"
@@ -203,19 +201,10 @@ func (d *evaluation) certify(ctx context.Context, o *eval.Options) error {
 const timedRows = 8192
 
 func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency bool) (err error) {
-	var bytes [2]int64
-	for k, path := range []string{d.paths[0], d.paths[i]} {
-		for _, file := range append(codec.ExternalFiles(path), path) {
-			info, err := os.Stat(file)
-			if err != nil {
-				return err
-			}
-			bytes[k] += info.Size()
-		}
-	}
-	if r.Footprint, err = footprint.Measure(d.files[0], d.files[i], bytes[0], bytes[1]); err != nil {
+	full, quant := d.sources[0].Bytes, d.sources[i].Bytes
+	if r.Footprint, err = footprint.Measure(d.files[0], d.files[i], full, quant); err != nil {
 		d.e.msg.Note("bits and bit operations are not known: %v", err)
-		r.Footprint = &eval.Footprint{Full: eval.Weight{Bytes: bytes[0]}, Quant: eval.Weight{Bytes: bytes[1]}}
+		r.Footprint = &eval.Footprint{Full: eval.Weight{Bytes: full}, Quant: eval.Weight{Bytes: quant}}
 	}
 	if n := r.Footprint.Saturating; n > 0 {
 		this, other := "has", "without it"

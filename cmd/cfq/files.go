@@ -297,7 +297,11 @@ func madeFrom(files map[string]string) (_ map[string]string, err error) {
 		if path == "" {
 			continue
 		}
-		if _, r[key], err = fileHash(path); err != nil {
+		hash := fileHash
+		if key == "model" {
+			hash = codec.Digest
+		}
+		if _, r[key], err = hash(path); err != nil {
 			return nil, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -246,14 +247,12 @@ func (f *evaluationFlags) badGroups(err error) error {
 // pairing looks whether each quantized model belongs to the original, as far as the files say. Models the
 // wrong way round are an error; what else is doubtful becomes a warning of the report.
 func (d *evaluation) pairing() error {
-	whole := true // the files hold all there is of the models
 	for _, path := range d.paths {
-		file, err := source(path)
+		size, sum, err := codec.Digest(path)
 		if err != nil {
-			return err
+			return fmt.Errorf("hashing: %w", err)
 		}
-		d.sources = append(d.sources, file)
-		whole = whole && len(codec.ExternalFiles(path)) == 0
+		d.sources = append(d.sources, report.File{Name: filepath.Base(path), SHA256: sum, Bytes: size})
 	}
 	original := recipe(d.files[0].Graph())
 	for i := 1; i < len(d.paths); i++ {
@@ -261,7 +260,7 @@ func (d *evaluation) pairing() error {
 		case original["origin.model"] != "" && original["origin.model"] == d.sources[i].SHA256:
 			return cli.Usagef("give the original first, then the models made from it",
 				"%s was quantized from %s: the order is reversed", d.paths[0], d.paths[i])
-		case whole && d.sources[0].SHA256 == d.sources[i].SHA256:
+		case d.sources[0].SHA256 == d.sources[i].SHA256:
 			d.same = true
 			d.warn("%s and %s have the same content: a model keeps all promises of its own", d.paths[0], d.paths[i])
 		case from != "" && from != d.sources[0].SHA256:
@@ -278,7 +277,7 @@ func (d *evaluation) pairing() error {
 			d.paths[0])
 	}
 	for i := range d.paths {
-		for k := 1; k < i && whole; k++ {
+		for k := 1; k < i; k++ {
 			if d.sources[i].SHA256 == d.sources[k].SHA256 {
 				d.warn("%s and %s have the same content", d.paths[k], d.paths[i])
 			}

@@ -177,7 +177,7 @@ func describe(path string, m *graph.Model) (*inspection, error) {
 	if keys != nil {
 		v.Exporter = &exporterNotes{Bytes: left, Keys: keys}
 	}
-	v.Bytes, v.SHA256, err = fileHash(path)
+	v.Bytes, v.SHA256, err = codec.Digest(path)
 	if err != nil {
 		return nil, cli.WithCode(fmt.Errorf("model: %w", err), cli.Unusable)
 	}

@@ -156,6 +156,40 @@ func TestFixedLayersAreListed(t *testing.T) {
 	}
 }
 
+// Weights in a file next to the model are part of it in all that is recorded about it.
+func TestExternalWeightsAreOfTheModel(t *testing.T) {
+	lib := orttest.Need(t).Lib
+	dir := t.TempDir()
+	model, weights := filepath.Join(dir, "model.onnx"), filepath.Join(dir, "w.bin")
+	m := must.Get(codec.ReadFile(loans("model.onnx")))(t)
+	w := m.Graph.Inits[0]
+	must.Do(t, os.WriteFile(weights, w.Raw, 0o600))
+	w.Raw, w.Extra = nil, []byte("\x6a\x11\x0a\x08location\x12\x05w.bin\x70\x01")
+	must.Do(t, os.WriteFile(model, must.Get(codec.Marshal(m))(t), 0o600))
+	table, doc := filepath.Join(dir, "r.parquet"), filepath.Join(dir, "r.json")
+	people := []string{model, loans("model.onnx"), "-d", loans("test.csv"), "-t", loans("task.yaml"), "--ort-lib", lib}
+	_, _, err := call(t.Context(), append([]string{"eval", "--sample", "20", "--records", table, "--report", "json:" + doc},
+		people...)...)
+	must.Do(t, err)
+	made := must.Get(madeFrom(map[string]string{"model": model, "data": weights}))(t)
+
+	raw := must.Get(os.ReadFile(weights))(t)
+	raw[0] ^= 1
+	must.Do(t, os.WriteFile(weights, raw, 0o600))
+	now := must.Get(madeFrom(map[string]string{"model": model}))(t)
+	if made["model"] == now["model"] {
+		t.Error("the recipe does not tell the weights apart")
+	}
+	out, _, err := call(t.Context(), "inspect", model, "--json", "--ort-lib", lib)
+	must.Do(t, err)
+	must.Has(t, out, now["model"])
+	_, _, err = call(t.Context(), "summarize", model, loans("model.onnx"), table, "-t", loans("task.yaml"), "--ort-lib", lib)
+	must.Fail(t, err, "were not made with the files")
+	_, _, err = call(t.Context(), append([]string{"gate", "--max-vd", ".5", "--previous", doc, "--looks-file", "none"},
+		people...)...)
+	must.Fail(t, err, "its original is")
+}
+
 // BenchmarkStream measures rows as a stream and in a file, one worker each.
 func BenchmarkStream(b *testing.B) {
 	orttest.Need(b)

@@ -194,7 +194,7 @@ func (f *sweepFlags) hashes(e *env, model string) (map[string]string, error) {
 			f.testRows),
 	}
 	for key, paths := range map[string][]string{
-		"program": {program}, "model": append(codec.ExternalFiles(model), model), "task": {f.task},
+		"program": {program}, "task": {f.task},
 		"calibration_rows": {f.data, only(f.rows)}, "test_rows": {f.test, only(f.testRows)},
 	} {
 		for _, path := range paths {
@@ -205,7 +205,8 @@ func (f *sweepFlags) hashes(e *env, model string) (map[string]string, error) {
 			out[key] += file.SHA256
 		}
 	}
-	return out, nil
+	_, out["model"], err = codec.Digest(model)
+	return out, err
 }
 
 func (f *sweepFlags) openLog(e *env, model string) (*sweepLog, error) {

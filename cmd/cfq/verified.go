@@ -12,6 +12,7 @@ import (
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/task"
 	"cfq/task/draft"
 )
@@ -59,7 +60,7 @@ func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verifi
 		return nil
 	}
 	r := draft.Record{Encoding: t.EncodingHash(), Verification: *v}
-	if _, r.Model, err = fileHash(paths[1]); err == nil {
+	if _, r.Model, err = codec.Digest(paths[1]); err == nil {
 		_, r.Scores, err = fileHash(f.scores)
 	}
 	if err != nil {

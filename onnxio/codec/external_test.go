@@ -2,6 +2,7 @@ package codec_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"math"
 	"os"
@@ -126,6 +127,47 @@ func TestExternalDataTooLarge(t *testing.T) {
 	path := filepath.Join(dir, "m.onnx")
 	must.Do(t, os.WriteFile(path, file(str(2, "g"), msg(5, outside("a", n, "location", "w"))), 0o644))
 	must.Fail(t, must.Err(codec.ReadFile(path)), "more than 2 GB of tensors")
+}
+
+func TestDigest(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "m.onnx")
+	write := func(name string, data []byte) { must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o600)) }
+	digest := func(model []byte) (int64, string) {
+		write("m.onnx", model)
+		size, sum, err := codec.Digest(path)
+		must.Do(t, err)
+		return size, sum
+	}
+	inline := file(msg(5, str(8, "a")))
+	size, sum := digest(inline)
+	must.Same(t, int64(len(inline)), size)
+	must.Same(t, fmt.Sprintf("%x", sha256.Sum256(inline)), sum)
+	stale := append(outside("a", 4, "location", "gone"), num(14, 0)...) // a location that no longer counts
+	digest(file(msg(5, stale)))
+
+	held := func(name string) []byte { return outside(name, 2, "location", "./"+name+".bin", "offset", "1") }
+	attr := func(number protowire.Number, body []byte) []byte { return msg(1, msg(5, msg(number, body))) }
+	model := cat(file(msg(5, held("a")), msg(5, outside("again", 1, "location", "a.bin")), attr(5, held("b")),
+		attr(6, msg(5, held("c"))), attr(11, attr(10, held("d"))), msg(15, msg(1, held("e")), msg(2, held("f"))),
+		attr(22, msg(1, held("g")))), msg(25, msg(7, msg(5, msg(5, held("h")))), msg(11, msg(5, held("i")))))
+	names := strings.Split("abcdefghi", "")
+	for _, name := range names {
+		write(name+".bin", []byte("0123"))
+	}
+	size, sum = digest(model)
+	must.Same(t, int64(len(model)+4*len(names)), size)
+	seen := map[string]string{sum: "none"}
+	for _, name := range names {
+		write(name+".bin", []byte("0120"))
+		if _, sum = digest(model); seen[sum] != "" {
+			t.Errorf("%s.bin changed, and the digest is that of %s", name, seen[sum])
+		}
+		seen[sum] = name
+	}
+	must.Do(t, os.Remove(filepath.Join(dir, "b.bin")))
+	_, _, err := codec.Digest(path)
+	must.Fail(t, err, `external data file "b.bin" does not exist next to the model`)
 }
 
 func TestExternalFiles(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -224,11 +223,8 @@ func (e *external) read(t *graph.Tensor, entries []*onnxpb.StringStringEntryProt
 		return nil, err
 	}
 	f, err := e.file(location)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("external data file %q does not exist next to the model", filepath.ToSlash(location))
-	}
 	if err != nil {
-		return nil, fmt.Errorf("external data: %w", err)
+		return nil, err
 	}
 	if length < 0 {
 		length = want
@@ -306,11 +302,13 @@ func (e *external) file(location string) (*dataFile, error) {
 		e.root, e.files = root, map[string]*dataFile{}
 	}
 	info, err := e.root.Stat(location)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", location)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("external data file %q does not exist next to the model", filepath.ToSlash(location))
+	case err != nil:
+		return nil, fmt.Errorf("external data: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("external data: %s is not a regular file", location)
 	}
 	f := &dataFile{size: info.Size(), regions: map[[2]int64][]byte{}}
 	e.files[location] = f
@@ -339,29 +337,6 @@ func rawSize(t *graph.Tensor) (int64, error) {
 		bits *= d
 	}
 	return (bits + 7) / 8, nil
-}
-
-// ExternalFiles lists the files next to the model at path that its initializers name
-// as their data, slash-separated as in the model; nil when it cannot be read.
-func ExternalFiles(path string) []string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil
-	}
-	var m onnxpb.ModelProto
-	if proto.Unmarshal(data, &m) != nil {
-		return nil
-	}
-	var files []string
-	for _, t := range m.GetGraph().GetInitializer() {
-		for _, e := range t.GetExternalData() {
-			if e.GetKey() == "location" {
-				files = append(files, filepath.Join(filepath.Dir(path), filepath.FromSlash(e.GetValue())))
-			}
-		}
-	}
-	slices.Sort(files)
-	return slices.Compact(files)
 }
 
 // shape takes the sizes out of t's dimensions. Negative sizes, which some exporters write, are unknown sizes.
