@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"cfq/eval/metrics"
+	"cfq/internal/message"
 )
 
 // Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
@@ -127,6 +128,10 @@ func (y *resultAccumulator) warnings(r *Result) []string {
 	}
 	if p := r.Population; float64(p.Unreadable) > MuchUnreadable*float64(p.Rows) {
 		ws.add("%d of %d rows could not be read", p.Unreadable, p.Rows)
+	}
+	if n := r.Population.Repeated; n > 0 {
+		ws.add("tables of records overlap: %s in several (the same row, line and content) and counted once; "+
+			"if they are different people, name an id in the task file", message.Count(n, "row")+message.Plural(n, " is", " are"))
 	}
 	if r.Issued == nil {
 		ws.solver(&y.doubts.points[ofFull], "the original")

@@ -141,6 +141,15 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 		return cli.Wrap(err, hintNoRecords)
 	}
 	d.closers = append(d.closers, all)
+	if file.Repeated > 0 { // the same people, however often they are given
+		who = fingerprint{}
+		for r, err := range all.Raw() {
+			if err != nil {
+				return err
+			}
+			who.add(r)
+		}
+	}
 	if err := d.madeOf(run, paths); err != nil {
 		return err
 	}
@@ -153,6 +162,10 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 	d.total = &task.People{N: all.Len(), Reading: task.Reading{Total: file.Rows, Failed: file.Unreadable}}
 	d.inputs.Data = report.File{Name: "records", SHA256: who.text(), Entries: all.Len(), Used: all.Len()}
 	d.tabled = &measured{[]*eval.Records{all}, run.Settings, file, o}
+	if n := file.Repeated; n > 0 {
+		d.e.msg.Warn("%s: the tables overlap: %s in several, and counted once", message.List(paths, 3),
+			message.Count(n, "row")+message.Plural(n, " is", " are"))
+	}
 	if note := all.Note(); note != "" {
 		d.e.msg.Note("%s: %s", message.List(paths, 3), note)
 	}

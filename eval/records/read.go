@@ -1,11 +1,13 @@
 package records
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +32,7 @@ func Read(
 		}
 	}()
 	for _, path := range paths {
-		in.path = path
+		in.path, in.tables = path, append(in.tables, numberedRows{first: math.MaxInt})
 		if _, err := task.FromFile(path, func(r io.Reader) (bool, error) { return true, in.table(r) }); err != nil {
 			return nil, nil, file, fmt.Errorf("records: %w", err)
 		}
@@ -38,7 +40,12 @@ func Read(
 	if in.records == nil {
 		return nil, nil, file, fmt.Errorf("records: there are no rows in %s", message.List(paths, 3))
 	}
+	again, err := in.merge()
+	if err != nil {
+		return nil, nil, file, fmt.Errorf("records: %w", err)
+	}
 	file = eval.DataFile{
+		Repeated:   again,
 		Unreadable: in.counts[Unreadable], Filtered: in.counts[Filtered],
 		LeftOut: in.counts[LeftOut] + in.counts[Filtered], Unmatched: in.counts[Unmatched],
 	}
@@ -60,6 +67,51 @@ type reader struct {
 	records *eval.Records
 	counts  map[Outcome]int
 	rows    int // of the data, that were judged
+	tables  []numberedRows
+}
+
+// numberedRows are those of a table whose people have no ID.
+type numberedRows struct{ first, last, rows, zeros int }
+
+func (n *numberedRows) add(r *eval.Record, count int) {
+	n.rows += count
+	n.first, n.last = min(n.first, r.Row), max(n.last, r.Row)
+	if r.Row == 0 && r.Line == 0 { // a stream has no other rows
+		n.zeros += count
+	}
+}
+
+// merge makes a row of the data one person where tables have rows of the same numbers, and says how many rows were
+// there once more.
+func (in *reader) merge() (again int, err error) {
+	numbered, overlap, last := true, false, -1
+	slices.SortFunc(in.tables, func(a, b numberedRows) int { return cmp.Compare(a.first, b.first) })
+	for _, n := range in.tables {
+		if stream := n.zeros > 1; stream || n.rows == 0 {
+			numbered = numbered && !stream
+			continue
+		}
+		overlap = overlap || n.first <= last
+		last, again = max(last, n.last), again+n.rows
+	}
+	if !overlap || last == 0 {
+		return 0, nil
+	}
+	for _, n := range in.tables {
+		if !numbered && n.zeros == 1 {
+			again--
+		}
+	}
+	merged, rows, err := in.records.Merged(in.run.Columns, numbered)
+	if err != nil {
+		return 0, err
+	}
+	if again -= rows; again == 0 {
+		return 0, merged.Close()
+	}
+	err = in.records.Close()
+	in.records, in.rows = merged, in.rows-again
+	return again, err
 }
 
 func (in *reader) table(r io.Reader) error {
@@ -202,6 +254,9 @@ func (in *reader) row(fields []string, place map[string]int, at []int) error {
 		return err
 	}
 	in.rows += count
+	if r.ID == "" || strings.HasPrefix(r.ID, eval.RowID) {
+		in.tables[len(in.tables)-1].add(&r, count)
+	}
 	if in.see != nil {
 		in.see(&r)
 	}

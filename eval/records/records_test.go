@@ -181,6 +181,7 @@ func TestRoundTrip(t *testing.T) {
 			var list []eval.Record
 			for range rapid.IntRange(0, 4).Draw(rt, "records") {
 				r := d.record(len(margins))
+				r.Hash = r.Hash&^3 | uint64(i)                        // no row is in two tables
 				for range rapid.IntRange(1, 2).Draw(rt, "promises") { // of one person's row
 					if list = append(list, r); r.Issued == nil {
 						break
@@ -215,6 +216,68 @@ func TestRoundTrip(t *testing.T) {
 		}
 		must.Do(rt, got.Close())
 	})
+}
+
+// overlapping tables: a row of the data is one person, whatever the tables know of its line and its promises; rows of
+// other files and those of streams are not.
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	tk, run := parse(t), runOf(0.1)
+	person := func(row, line int, hash uint64, day uint64) eval.Record {
+		r := eval.Record{Row: row, Line: line, Label: 1, RowData: eval.RowData{
+			Hash: hash, Others: []uint64{7, day}, X: make([]float32, 4), Groups: []string{"", ""},
+		}}
+		return r
+	}
+	promised := func(r eval.Record, to float32) eval.Record {
+		r.Issued = &eval.Promise{Status: recourse.Found, Point: []float32{to, 0, 0, 0}}
+		return r
+	}
+	sampled := person(1, 3, 11, 1)
+	sampled.Evaluated, sampled.Steps = true, make([]eval.Step, 1)
+	a, b, c := person(0, 2, 10, 0), person(1, 3, 11, 1), person(2, 4, 12, 2)
+	for name, x := range map[string]struct {
+		tables          [][]eval.Record
+		people, dropped int
+	}{
+		"apart":                   {[][]eval.Record{{a, b}, {c}}, 3, 0},
+		"two share a row":         {[][]eval.Record{{a, b}, {b, c}}, 3, 1},
+		"three":                   {[][]eval.Record{{a, b}, {b, c}, {a, b, c}}, 3, 4},
+		"another file":            {[][]eval.Record{{a, b}, {person(0, 2, 20, 0), person(1, 3, 21, 1)}}, 4, 0},
+		"another column":          {[][]eval.Record{{a, b}, {a, person(1, 3, 11, 9)}}, 3, 1},
+		"another line":            {[][]eval.Record{{a, b}, {a, person(1, 9, 11, 1)}}, 3, 1},
+		"no lines in one":         {[][]eval.Record{{a, b}, {person(0, 0, 10, 0), person(1, 0, 11, 1)}}, 2, 2},
+		"no lines":                {[][]eval.Record{{person(0, 0, 10, 0), person(1, 0, 11, 1)}, {person(0, 0, 10, 0)}}, 2, 1},
+		"streams":                 {[][]eval.Record{{person(0, 0, 10, 0), person(0, 0, 11, 1)}, {person(0, 0, 10, 0)}}, 3, 0},
+		"a stream and a file":     {[][]eval.Record{{person(0, 0, 10, 0), person(0, 0, 10, 0)}, {a, b}, {b, c}}, 5, 1},
+		"of a sample and not":     {[][]eval.Record{{a, sampled}, {b, c}}, 3, 1},
+		"the same promise":        {[][]eval.Record{{promised(a, 1), b}, {promised(a, 1)}}, 2, 1},
+		"other promises":          {[][]eval.Record{{promised(a, 1), b}, {promised(a, 2), c}}, 3, 1},
+		"with a promise and none": {[][]eval.Record{{promised(a, 1), b}, {a, c}}, 3, 1},
+	} {
+		for _, f := range formats() {
+			var paths []string
+			for i, list := range x.tables {
+				paths = append(paths, write(t, t.TempDir(), i, f, run, list, eval.DataFile{}))
+			}
+			got, _, file, err := Read(t.Context(), paths, tk, nil)
+			must.Do(t, err)
+			people := map[string]bool{}
+			for i, r := range all(t, got) {
+				if r.ID == "" {
+					r.ID = fmt.Sprint(i)
+				}
+				people[r.ID] = true
+				if name == "of a sample and not" && r.Row == 1 && !r.Evaluated {
+					t.Errorf("%s: the record that was evaluated is lost", name)
+				}
+			}
+			if len(people) != x.people || file.Repeated != x.dropped || file.Rows != x.people {
+				t.Errorf("%s, %s: %d people, %+v: want %d and %d dropped", name, f, len(people), file, x.people, x.dropped)
+			}
+			must.Do(t, got.Close())
+		}
+	}
 }
 
 func TestTexts(t *testing.T) {

@@ -210,6 +210,9 @@ func TestOwnFileDamaged(t *testing.T) {
 	}
 	must.Same(t, want, said(f))
 	checkCounts(t, f)
+	data.NoLines = true // as in Parquet, whose rows are the same people
+	f = must.Get(Read(t.Context(), file(t, "row,line,"+columns+"\n1,3,41,39,1000,self,yes\n"), tk, data))(t)
+	must.Same(t, []string{"2->1"}, said(f))
 }
 
 func TestJudge(t *testing.T) {

@@ -288,7 +288,7 @@ func (q *queue) to(p *task.People, last int) (f *File, moved int, err error) {
 			if person < 0 {
 				continue
 			}
-			if n.From != noLine && n.From != int64(p.Lines[person]) {
+			if line := p.Line(person); n.From > 0 && line > 0 && n.From != int64(line) { // Parquet has no lines
 				moved++
 			}
 			f.Promises = append(f.Promises, Promise{person, int(n.Line), n.point, n.Cost, n.Margin, n.Before})
