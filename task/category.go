@@ -37,20 +37,48 @@ type Coding struct {
 	// Shares in the training rows. OneHot: of each value. Binary: one number, that of One. Thermometer: for each input, of
 	// those whose input is 1, descending. nil when not given.
 	Shares []float64
+
+	looked [][]float64 // Inputs where the model looks them up, see Task.Require
 }
 
 func (c *Coding) coding() *Coding { return c }
 
-// Made is Inputs.
-func (c *Coding) Made() [][]float64 { return c.Inputs }
+// Made is Inputs, or those of a model that looks Inputs up.
+func (c *Coding) Made() [][]float64 {
+	if c.looked != nil {
+		return c.looked
+	}
+	return c.Inputs
+}
 
-func (c *Coding) encodeMissing() error { return errors.New("the value is missing") }
+func lookUp(c Category, codes []string) {
+	inputs, places := c.Made(), len(c.Names())
+	if inputs == nil && c.width() == 1 && places == 2 {
+		inputs = namedInputs("index", places)
+	}
+	rows := namedInputs("onehot", len(codes))
+	var looked [][]float64
+	for _, of := range inputs {
+		at := Find(codes, Decimal(of[0]))
+		if at < 0 || len(of) > 1 {
+			return
+		}
+		looked = append(looked, rows[at])
+	}
+	c.coding().looked = looked
+}
+
+const fillIn = "; where a program fills it in before the model, impute names what"
+
+func missingValue() error { return errors.New("the value is missing" + fillIn) }
+
+func (c *Coding) encodeMissing() error { return missingValue() }
 
 func (c *Coding) notKnown(string) bool { return false }
 
 func (c *Coding) hasNumber() bool { return false }
 
-func (c *Coding) isMade() bool { return c.Inputs != nil }
+func (c *Coding) isMade() bool { return c.Made() != nil }
 
 func (c *Coding) sigma(j int, unknown float64) float64 {
 	p := unknown

@@ -204,8 +204,8 @@ func TestInputsOfTraining(t *testing.T) {
 	must.Same(t, []float32{1, 2, 0.2, 2, 0, 1, 0, 0, 1, 1, 1, 0}, p.X)
 	want := []Problem{
 		{Line: 3, Column: "income", Reason: "-1 has no logarithm (log: 1)"},
-		{Line: 4, Column: "home", Reason: "the value is missing"},
-		{Line: 5, Column: "job", Reason: "the value is missing"},
+		{Line: 4, Column: "home", Reason: missingValue().Error()},
+		{Line: 5, Column: "job", Reason: missingValue().Error()},
 	}
 	must.Same(t, want, p.Problems)
 }

@@ -2,7 +2,6 @@ package task
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -93,7 +92,7 @@ func (n *Standardized) notKnown(value string) bool {
 	return ok && slices.Contains(n.Missing, v)
 }
 
-func (n *Standardized) encodeMissing() error { return errors.New("the value is missing") }
+func (n *Standardized) encodeMissing() error { return missingValue() }
 
 func (n *Standardized) encode(raw string, dst []float32) error {
 	v, ok := Number(raw)

@@ -44,23 +44,25 @@ func (o *OneHot) encode(raw string, dst []float32) error {
 }
 
 func (o *OneHot) encodeMissing() error {
-	if !o.zeroIsMissing() {
+	switch {
+	case o.Required != "":
 		return errors.New("the value is missing" + o.Required)
+	case !o.zeroIsMissing():
+		return missingValue()
 	}
 	return nil
 }
 
 // zeroIsMissing says whether the model knows a missing value: as zeros of one-hots, also without the first.
 func (o *OneHot) zeroIsMissing() bool {
+	inputs := o.Made()
 	switch {
-	case o.Required != "":
-		return false
-	case o.Inputs == nil:
+	case inputs == nil:
 		return true
-	case len(o.Inputs[0]) < 2:
+	case len(inputs[0]) < 2:
 		return false
 	}
-	return !slices.ContainsFunc(o.Inputs, func(row []float64) bool { return countOnes(row) > 1 })
+	return !slices.ContainsFunc(inputs, func(row []float64) bool { return countOnes(row) > 1 })
 }
 
 func (o *OneHot) check(x []float32) error {
@@ -167,11 +169,6 @@ func (o *OneHot) checkNamed(e featureEntry) {
 	known := func(v string) bool { return !slices.Contains(o.MissingValues, v) }
 	if !slices.ContainsFunc(o.Values, known) {
 		e.errorf("missing", "all of its values mean \"not known\"; leave out those that say something")
-	}
-	for _, v := range o.Values {
-		if slices.Contains(e.d.task.Data.Missing, v) {
-			e.errorf("values", "%q is both a value and a missing marker (data.missing)", v)
-		}
 	}
 }
 

@@ -392,7 +392,7 @@ func (rd *peopleReader) row(rec []string, line int) {
 	if rd.cols.imputes {
 		var list []int
 		for i := range rd.task.Features {
-			if f := &rd.task.Features[i]; f.Impute != "" && rd.missing(rec[rd.cols.features[i]]) {
+			if f := &rd.task.Features[i]; f.Impute != "" && rd.lacks(f, rec[rd.cols.features[i]]) {
 				list = append(list, i)
 			}
 		}
@@ -457,7 +457,7 @@ func (rd *peopleReader) encode(rec []string, dst []float32) *Problem {
 			continue
 		}
 		field := rec[at]
-		if rd.missing(field) {
+		if rd.lacks(f, field) {
 			field = ""
 		}
 		if err := f.Encode(field, dst[f.Offset:f.Offset+f.Width]); err != nil {
@@ -519,6 +519,15 @@ func (t *Task) checkInputs(x []float32) *Problem {
 
 func (rd *peopleReader) missing(field string) bool {
 	return field == "" || slices.Contains(rd.task.Data.Missing, field)
+}
+
+// lacks says whether a field is a missing value of f: what data.missing lists is none where it is among f's values.
+func (rd *peopleReader) lacks(f *Feature, field string) bool {
+	if !rd.missing(field) {
+		return false
+	}
+	c := f.Category()
+	return field == "" || c == nil || Find(c.Names(), field) < 0
 }
 
 func (rd *peopleReader) label(rec []string) int8 {

@@ -44,10 +44,10 @@ func TestReadEncodesAndAccountsForEveryRow(t *testing.T) {
 		},
 		Reading: Reading{Failed: 7, Total: 10, Problems: []Problem{
 			{Line: 5, Column: "age", Reason: `"old" is not a number`},
-			{Line: 6, Column: "age", Reason: "the value is missing"},
+			{Line: 6, Column: "age", Reason: missingValue().Error()},
 			{Line: 7, Column: "color", Reason: `"green" is not a known value; one of: red, blue`},
 			{Line: 8, Column: "member", Reason: `"maybe" is neither "yes" nor "no"`},
-			{Line: 9, Column: "member", Reason: "the value is missing"},
+			{Line: 9, Column: "member", Reason: missingValue().Error()},
 			{Line: 10, Column: "", Reason: "2 fields where 5 are expected"},
 			{Line: 11, Column: "", Reason: "a quote stands inside an unquoted field"},
 		}},

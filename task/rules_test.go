@@ -231,7 +231,7 @@ func TestRequire(t *testing.T) {
 		" {name: home, kind: onehot, values: [x, y]}]"
 	for taken, want := range map[string]string{"": "the model refuses that", "b": `takes it for "b": so say with impute`} {
 		k := parse(t, file)
-		k.Require(1, taken)
+		k.Require(1, nil, true, taken)
 		p := read(t, k, "n,job,home\n1,a,x\n2,,y\n3,b,\n", ReadOptions{})
 		if p.N != 2 || len(p.Problems) != 1 || p.Problems[0].Line != 3 || p.Problems[0].Column != "job" ||
 			!strings.Contains(p.Problems[0].Reason, want) {
@@ -239,8 +239,19 @@ func TestRequire(t *testing.T) {
 		}
 	}
 	k := parse(t, strings.Replace(file, "[a, b]}", "[a, b], impute: b}", 1))
-	k.Require(1, "b")
+	k.Require(1, nil, true, "b")
 	must.Same(t, 2, read(t, k, "n,job,home\n1,a,x\n2,,y\n", ReadOptions{}).N)
+	// Codes that a model looks up are inputs of their own.
+	k = parse(t, "version: 1\nfeatures: [{name: n, kind: numeric}, {name: job, kind: onehot, values: [a, b], "+
+		"inputs: [[2], [1]]}, {name: home, kind: binary, one: x}, {name: car, kind: onehot, values: [p, q], inputs: index}]")
+	k.Require(0, nil, true, "")
+	k.Require(1, []string{"0", "1", "2"}, false, "")
+	k.Require(4, []string{"0", "1"}, false, "")
+	k.Require(6, []string{"1", "2"}, false, "") // which has no code 0
+	must.Same(t, [][]float64{{0, 0, 1}, {0, 1, 0}}, k.Features[1].Category().Made())
+	must.Same(t, [][]float64{{1, 0}, {0, 1}}, k.Features[2].Category().Made())
+	must.Same(t, [][]float64{{0}, {1}}, k.Features[3].Category().Made())
+	must.Same(t, 7, k.ModelDim())
 }
 
 func TestLargeIntegers(t *testing.T) {

@@ -209,14 +209,18 @@ func (t *Task) ModelDim() (n int) {
 	return n
 }
 
-// Require says that the model refuses a row without a category of the one-hot feature at one of its inputs, or takes
-// the missing one for a certain category: rows without one cannot be read, unless the feature has Impute.
-func (t *Task) Require(input int, taken string) {
+// Require says that the model looks up one of these codes at one of its inputs, one for each code. A category that the
+// task makes one number of has them as inputs. strict says that the model refuses a row without a category of the
+// one-hot feature, or takes it for a certain category: rows without one cannot be read, unless the feature has Impute.
+func (t *Task) Require(input int, codes []string, strict bool, taken string) {
 	at := 0
 	for i := range t.Features {
 		f := &t.Features[i]
-		if hot, ok := f.Encoding.(*OneHot); ok && at == input {
-			hot.Required = ", and the model refuses that; where a program fills it in before the model, impute names what"
+		if c := f.Category(); c != nil && at == input {
+			lookUp(c, codes)
+		}
+		if hot, ok := f.Encoding.(*OneHot); ok && strict && at == input {
+			hot.Required = ", and the model refuses that" + fillIn
 			if taken != "" {
 				hot.Required = fmt.Sprintf(", and the model takes it for %q: so say with impute", taken)
 			}

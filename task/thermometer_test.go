@@ -67,8 +67,8 @@ features:
 	want := []Problem{
 		{Line: 6, Column: "savings", Reason: `"<2500" is neither a number nor "<1000"`},
 		{Line: 7, Column: "grade", Reason: `"B" is not a known value; one of: D, C, 1`},
-		{Line: 8, Column: "savings", Reason: "the value is missing"},
-		{Line: 9, Column: "grade", Reason: "the value is missing"},
+		{Line: 8, Column: "savings", Reason: missingValue().Error()},
+		{Line: 9, Column: "grade", Reason: missingValue().Error()},
 		{Line: 10, Column: "savings", Reason: `"much" is neither a number nor "<1000"`},
 	}
 	must.Same(t, want, p.Problems)

@@ -8,6 +8,7 @@ package taskmodel
 import (
 	"fmt"
 
+	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
@@ -22,7 +23,8 @@ func Open(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error)
 	}
 	if m.Dim() != t.ModelDim() {
 		return nil, fmt.Errorf("the model has %d inputs, but the task's features make %d: "+
-			"each feature is one input, each value of a one-hot feature another, in the model's order", m.Dim(), t.ModelDim())
+			"each feature is one input, each value of a one-hot feature another, in the model's order%s", m.Dim(), t.ModelDim(),
+			lookedUp(m))
 	}
 	front, err := frontOf(t)
 	if err != nil {
@@ -35,10 +37,22 @@ func Open(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error)
 // does not know, or none, cannot be read where the model fails for it.
 func Require(t *task.Task, m *onnxio.Model) {
 	for _, c := range m.Columns() {
-		if c.Strict {
-			t.Require(c.First, c.Blank)
+		t.Require(c.First, c.Values, c.Strict, c.Blank)
+	}
+}
+
+func lookedUp(m *onnxio.Model) string {
+	var columns []string
+	for _, c := range m.Columns() {
+		if c.Values != nil {
+			columns = append(columns, c.Name+" "+message.Count(len(c.Values), "value"))
 		}
 	}
+	if columns == nil {
+		return ""
+	}
+	return "; it looks categories up, so write kind: onehot with as many values in the order of the model's, or inputs: " +
+		"index, for " + message.List(columns, 20)
 }
 
 // OpenWithoutFront is Open of a model that gets its own inputs.

@@ -190,7 +190,7 @@ func (c *Columns) text(features []int, x []float32) (string, error) {
 		other := slices.IndexFunc(features, func(j int) bool { return !c.means(&c.t.Features[j], text, x) })
 		switch {
 		case err != nil:
-		case text != "" && slices.Contains(c.t.Data.Missing, text):
+		case text != "" && f.Category() == nil && slices.Contains(c.t.Data.Missing, text):
 			err = fmt.Errorf("%q, the value of feature %q, would be read as a missing value (data.missing)", text, f.Name)
 		case other >= 0:
 			err = fmt.Errorf("%q, the value of feature %q, is not the model input of feature %q that was judged", text, f.Name,

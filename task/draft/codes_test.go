@@ -213,6 +213,20 @@ func TestMarkersAmongValues(t *testing.T) {
 	d := draft(t, open(t, twenty()), Options{Label: "label", Favourable: "good", Encoding: encoding(t,
 		`{"features": [{"column": "home", "kind": "onehot", "values": ["?", "own", "rent"]}]}`)})
 	must.Same(t, []string{"?"}, hot(d).MissingValues)
+	// A value that the encoding or the number of inputs says is one is not taken for a missing one, but elsewhere.
+	data := strings.ReplaceAll(twenty(), ",4,", ",?,")
+	for _, o := range []Options{
+		{Encoding: encoding(t, `{"features": [{"column": "home", "kind": "binary", "one": "?"},
+			{"column": "grade", "kind": "numeric"}]}`)},
+		{Features: []string{"home", "grade"}, inputs: 4},
+	} {
+		o.Label, o.Favourable = "label", "good"
+		d = draft(t, open(t, data), o)
+		must.Same(t, []string{"?"}, d.Task.Data.Missing)
+		p := must.Get(task.Read(t.Context(), write(t, "data.csv", data), d.Task, task.ReadOptions{}))(t)
+		must.Same(t, 15, p.N)
+		must.Same(t, []float32{0, 1}, []float32{p.X[0], p.X[2*p.Dim]})
+	}
 	if got := markers([]string{"?", "unknown"}); got != nil {
 		t.Errorf("a category of nothing else: %q", got)
 	}

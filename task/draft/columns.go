@@ -49,13 +49,14 @@ func ofColumns(t *table, columns []ModelColumn, features []string, label string)
 	for i, c := range columns {
 		in := task.Feature{Name: c.Name, Column: names[i], Impute: c.Impute}
 		p := look(t.column(names[i]))
+		p.claim(c.Values)
 		switch {
 		case c.Values != nil:
 			if i := slices.Index(c.Values, ""); i >= 0 { // by which no value can be called
 				c.Values, in.Impute = slices.Clone(c.Values), empty
 				c.Values[i] = empty
-			} else if i := slices.IndexFunc(c.Values, unknown); i >= 0 && in.Impute == "" && p.missing > 0 {
-				in.Impute = c.Values[i] // as data frames call an empty field that they make a text of: nan
+			} else if i := task.Find(c.Values, "nan"); i >= 0 && in.Impute == "" && p.missing > 0 {
+				in.Impute = c.Values[i] // as data frames call an empty field that they make a text of
 			}
 			values, err := c.named(p)
 			if err != nil {

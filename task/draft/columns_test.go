@@ -1,12 +1,14 @@
 package draft
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"cfq/internal/must"
+	"cfq/task"
 )
 
 const applicants = `Age,income,housing,job,label
@@ -126,6 +128,42 @@ func TestNan(t *testing.T) {
 		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
 		must.Do(t, err)
 		must.Same(t, want, e.inputs[0].Impute)
+	}
+	c.Values[2] = "?" // which no encoder takes an empty field for by itself
+	for blank, data := range map[string]string{"": applicants, "?": strings.Replace(applicants, "nurse", "", 1)} {
+		c.Impute = blank
+		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
+		must.Do(t, err)
+		must.Same(t, blank, e.inputs[0].Impute)
+	}
+}
+
+// TestBlanks: blanks around fields are the model's where its values have them.
+func TestBlanks(t *testing.T) {
+	t.Parallel()
+	path := write(t, "data.csv", strings.ReplaceAll(strings.Replace(applicants, "clerk", "?", 1), ",", ", "))
+	for _, c := range []struct {
+		housing, job []string
+		trim         bool
+	}{
+		{[]string{"own", "rent"}, []string{"?", "cook", "nurse"}, true},
+		{[]string{" own", " rent"}, []string{" ?", " cook", " nurse"}, false},
+		{[]string{" own", " rent"}, []string{" cook", " nurse"}, false},
+		{[]string{"own", "rent", " other"}, []string{"?", "cook", "nurse"}, true},
+	} {
+		number := func(context.Context) ([]float64, error) { return nil, nil }
+		d := must.Get(New(t.Context(), Source{Path: path}, Options{Label: "label", Favourable: "good"}, &Model{
+			Imputed: number, Scales: true,
+			Columns: []ModelColumn{
+				{Name: "age"}, {Name: "income"}, {Name: "housing", Values: c.housing, Text: true},
+				{Name: "job", Values: c.job, Text: true},
+			},
+		}))(t)
+		must.Same(t, c.trim, d.Task.Data.Trim)
+		must.Same(t, c.housing, d.Task.Features[2].Values())
+		p := must.Get(task.Read(t.Context(), path, d.Task, task.ReadOptions{}))(t)
+		must.Same(t, 4, p.N)
+		must.Same(t, []int8{0, 1, 1, 0}, p.Labels)
 	}
 }
 

@@ -110,7 +110,7 @@ func New(ctx context.Context, from Source, o Options, m *Model) (*Draft, error) 
 			return p.draft(ctx, from, o, m)
 		}
 	}
-	t, err := readTable(ctx, from)
+	t, err := readTable(ctx, from, o.values(m)...)
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +123,27 @@ func New(ctx context.Context, from Source, o Options, m *Model) (*Draft, error) 
 				return nil, err
 			}
 			o.Features = nil // the encoding names them
+		} else if o.Encoding != nil {
+			o.Encoding.lookUp(m.Columns)
 		}
 	}
 	return fromTable(t, o)
+}
+
+// values are the categories that the encoding or the model names.
+func (o *Options) values(m *Model) (all []string) {
+	if o.Encoding != nil {
+		for i := range o.Encoding.inputs {
+			if c := o.Encoding.inputs[i].Category(); c != nil {
+				all = append(all, c.Names()...)
+			}
+		}
+	} else if m != nil {
+		for _, c := range m.Columns {
+			all = append(all, c.Values...)
+		}
+	}
+	return all
 }
 
 func fromTable(t *table, o Options) (*Draft, error) {
@@ -215,6 +233,9 @@ func (d *drafter) findLabel() (err error) {
 	}
 	i := task.Find(values, d.o.Favourable)
 	if i < 0 {
+		i = slices.IndexFunc(values, func(v string) bool { return strings.TrimSpace(v) == d.o.Favourable })
+	}
+	if i < 0 {
 		return fmt.Errorf("column %s has no value %s; its values are %s",
 			message.Quote(d.label.name), message.Quote(d.o.Favourable), message.List(values, maxClasses))
 	}
@@ -267,16 +288,23 @@ func (d *drafter) declare(in *task.Feature, p *profile) feature {
 			f.Bounds[0] = max(f.Bounds[0], p.points[0])
 		}
 	case *task.Binary:
+		p.claim(e.Names())
 		zero := e.Zero
 		if i := task.Find(p.texts, e.One); i < 0 {
 			f.ask("the encoding says that %q is 1, but the values are %s: which one is it?", e.One, message.List(p.texts, 6))
 		} else if zero == "" && len(p.texts) == 2 {
 			zero = p.texts[1-i]
 		}
-		d.binary(&f, e.One, zero)
+		made := d.binary(&f, e.One, zero)
+		inputs := e.Coding
+		inputs.Shares = made.Shares
+		made.Coding = inputs
 	case *task.OneHot:
-		d.category(&f, e.Values).Inputs = e.Inputs
-		p.markers = slices.DeleteFunc(p.markers, func(m string) bool { return slices.Contains(e.Values, m) })
+		p.claim(e.Values)
+		made := d.category(&f, e.Values)
+		inputs := e.Coding
+		inputs.Shares = made.Shares
+		made.Coding = inputs
 		others := slices.DeleteFunc(slices.Clone(p.texts), func(v string) bool { return task.Find(e.Values, v) >= 0 })
 		if len(others) > 0 {
 			f.ask("the encoding does not list %s, so rows with it cannot be read: does it mean \"not known\" (then add it "+
@@ -322,9 +350,11 @@ func (d *drafter) number(f *feature) *task.Standardized {
 	return n
 }
 
-func (d *drafter) binary(f *feature, one, zero string) {
-	f.Encoding = &task.Binary{One: one, Zero: zero, Coding: task.Coding{Shares: []float64{f.from.share(one)}}}
+func (d *drafter) binary(f *feature, one, zero string) *task.Binary {
 	f.Subgroup = !f.Actionable
+	made := &task.Binary{One: one, Zero: zero, Coding: task.Coding{Shares: []float64{f.from.share(one)}}}
+	f.Encoding = made
+	return made
 }
 
 func (d *drafter) category(f *feature, values []string) *task.OneHot {
@@ -366,8 +396,18 @@ func (d *drafter) inferred() error {
 			use = append(use, p)
 		}
 	}
-	for _, p := range use {
-		d.features = append(d.features, d.infer(p))
+	d.features = lists.Map(use, d.infer)
+	if known := d.features; d.o.inputs != 0 && d.inputs() != d.o.inputs {
+		d.features = lists.Map(use, func(p *profile) feature {
+			q := *p
+			if !p.numeric {
+				q.claim(p.markers)
+			}
+			return d.infer(&q)
+		})
+		if d.inputs() != d.o.inputs { // so what looks like "not known" is no category of the model
+			d.features = known
+		}
 	}
 	d.groups()
 	return nil
@@ -494,10 +534,7 @@ func (d *drafter) missing() []string {
 		out = append(out, d.features[i].from.markers...)
 	}
 	slices.Sort(out)
-	out = slices.Compact(out)
-	return slices.DeleteFunc(out, func(m string) bool { // a value elsewhere cannot be both
-		return slices.ContainsFunc(d.features, func(f feature) bool { return slices.Contains(f.Values(), m) })
-	})
+	return slices.Compact(out)
 }
 
 func (d *drafter) tell() {
@@ -522,7 +559,7 @@ func (d *drafter) tell() {
 			fixed = append(fixed, f.Name)
 		}
 		if p := f.from; f.Number() != nil && p.missing > 0 {
-			without := "and cannot be read"
+			without := "and cannot be read: where a program fills them in before the model, impute names what"
 			if f.Impute != "" {
 				without = "which the model takes for " + f.Impute
 			}

@@ -88,6 +88,15 @@ func (e *Encoding) add(f *task.Feature) error {
 	return nil
 }
 
+// lookUp makes the inputs of a category that the model looks up those of the model.
+func (e *Encoding) lookUp(columns []ModelColumn) {
+	t, at := &task.Task{Features: e.inputs}, 0
+	for _, c := range columns {
+		t.Require(at, c.Values, false, "")
+		at += max(1, len(c.Values))
+	}
+}
+
 func (e *Encoding) of(column string) *task.Feature {
 	if e == nil {
 		return nil

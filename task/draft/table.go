@@ -53,15 +53,41 @@ func (c *fieldCounts) add(field string) {
 
 // readTable reads the data file and finds out how it is to be read: delimiter, comment lines, lines before the header,
 // blanks around fields. Columns of a text without names are those of its first row when that looks like a header, and
-// numbered otherwise.
-func readTable(ctx context.Context, from Source) (*table, error) {
-	return task.FromFile(from.Path, func(r io.Reader) (*table, error) { return readFrom(ctx, r, from.Names, from.Rows) })
+// numbered otherwise. Blanks around fields belong to these where more of the model's values are then in the file.
+func readTable(ctx context.Context, from Source, values ...string) (*table, error) {
+	read := func(blanks bool) (*table, error) {
+		return task.FromFile(from.Path, func(r io.Reader) (*table, error) {
+			return readFrom(ctx, r, from.Names, from.Rows, blanks)
+		})
+	}
+	t, err := read(false)
+	padded := func(v string) bool { return strings.TrimSpace(v) != v }
+	if err != nil || !t.Data.Trim || !slices.ContainsFunc(values, padded) {
+		return t, err
+	}
+	exact, err := read(true)
+	if err == nil && exact.has(values) <= t.has(values) {
+		return t, nil
+	}
+	return exact, err
 }
 
-func readFrom(ctx context.Context, r io.Reader, names []string, o task.ReadOptions) (*table, error) {
+func (t *table) has(values []string) (n int) {
+	for _, v := range values {
+		if slices.ContainsFunc(t.cols, func(c fieldCounts) bool { return slices.Contains(c.values, v) }) {
+			n++
+		}
+	}
+	return n
+}
+
+func readFrom(
+	ctx context.Context, r io.Reader, names []string, o task.ReadOptions, blanks bool,
+) (*table, error) {
 	t := &table{}
 	rows, err := task.NewRows(r, func(head []byte) (*task.Data, error) {
 		d, err := sniff(head, names)
+		d.Trim = d.Trim && !blanks
 		t.Data = d
 		return &t.Data, err
 	})
@@ -236,13 +262,13 @@ type profile struct {
 }
 
 func unknown(field string) bool {
-	return slices.Contains([]string{"", "?", "na", "n/a", "#n/a", "<na>", "nan", "null"}, strings.ToLower(field))
+	return slices.Contains([]string{"", "?", "na", "n/a", "#n/a", "<na>", "nan", "null"}, strings.ToLower(strings.TrimSpace(field)))
 }
 
 // markers are the values of a category that mean "not known"; none when there is no other one.
 func markers(values []string) (all []string) {
 	for _, v := range values {
-		if unknown(v) || slices.Contains([]string{"unknown", "not known", "missing"}, strings.ToLower(v)) {
+		if unknown(v) || slices.Contains([]string{"unknown", "not known", "missing"}, strings.ToLower(strings.TrimSpace(v))) {
 			all = append(all, v)
 		}
 	}
@@ -290,6 +316,20 @@ func look(c *fieldCounts) *profile {
 		p.weights = append(p.weights, rows[v])
 	}
 	return p
+}
+
+// claim makes fields that look like "not known" values of the column where they are among those of the model.
+func (p *profile) claim(values []string) {
+	var others []string
+	for _, m := range p.markers {
+		if slices.Contains(values, m) {
+			p.texts = append(p.texts, m)
+			p.missing -= p.col.counts[p.col.index[m]]
+		} else {
+			others = append(others, m)
+		}
+	}
+	p.markers = others
 }
 
 // moments returns the mean and the standard deviation of the population, as scikit-learn's StandardScaler has them.

@@ -91,7 +91,8 @@ func TestRead(t *testing.T) {
 		"tsv": {Options{Format: TSV, Keep: []string{"note"}}, "\ufeffwho\tage\tnote\tcolor\r\n" +
 			"7\t30\t\\N\tred\r\n8\t\\N\t\"x\tred\n\n9\t30\t\t\\N\n10\t3", []string{
 			`["7" <nil>] [30 1 0]`,
-			`["8" "\"x"] line 3, column "age": the value is missing`,
+			`["8" "\"x"] line 3, column "age": the value is missing; where a program fills it in before the model, ` +
+				`impute names what`,
 			`[<nil> <nil>] line 4: 1 fields where 4 are expected`,
 			`["9" ""] [30 0 0]`,
 			`[<nil> <nil>] line 6: 2 fields where 4 are expected`,
