@@ -183,6 +183,8 @@ func (by computations) files() {
 	by.reads("issued.unjudgeable", func(r *Result) Value { return orZero(r.Issued).Unjudgeable.value() })
 	by.reads("issued.invalid", func(r *Result) Value { return orZero(r.Issued).Invalid.value() })
 	by.reads("issued.infeasible", func(r *Result) Value { return orZero(r.Issued).Infeasible.value() })
+	by.reads("issued.approved", func(r *Result) Value { return orZero(r.Issued).Approved.value() })
+	by.reads("issued.needless", func(r *Result) Value { return orZero(r.Issued).Needless.value() })
 	by.reads("bytes", func(r *Result) Value { return measured(float64(orZero(r.Footprint).Quant.Bytes)) })
 	by.reads("stored_bits_per_weight", func(r *Result) Value { return measured(orZero(r.Footprint).Quant.StoredBits) })
 	by.reads("bops", func(r *Result) Value { return measured(orZero(r.Footprint).Quant.BOPs) })

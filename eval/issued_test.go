@@ -39,7 +39,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	t.Parallel()
 	people := crowd(250, 11)
 	g := original
-	g.b -= 0.12
+	g.b -= 0.4
 	actions := given(people.N, people.X, 5)
 	margins := []float64{0, 0.25, 1}
 	b := &Batch{People: people, Set: threeInputs(t), Promises: actions}
@@ -54,7 +54,9 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	q, _ := g.Margins(t.Context(), points)
 	want := Issued{}
 	var refused, approved, invalid, infeasible int
-	made, toRefused, broken := make([]int, 3), make([]int, 3), make([]int, 3)
+	made, broken := make([]int, 3), make([]int, 3)
+	var others Tally // promises to people who are approved as they are
+	var needless int
 	for i := range actions {
 		refused += count(before[i] <= 0)
 		if actions[i].Status != recourse.Found {
@@ -64,24 +66,30 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 		want.Promises++
 		invalid += count(f[i] <= 0)
 		infeasible += count(actions[i].Delta[2] != 0)
+		if before[i] > 0 {
+			needless += count(f[i] <= before[i])
+			others.Den += count(f[i] > 0)
+			others.Num += count(f[i] > 0 && q[i] <= 0)
+			continue
+		}
 		for k, m := range margins {
 			if f[i] > 0 && f[i] >= float32(m) {
 				made[k]++
-				toRefused[k] += count(before[i] <= 0)
 				broken[k] += count(q[i] <= 0)
 			}
 		}
 	}
 	want.Unjudgeable = newTally(0, want.Promises)
 	want.Invalid, want.Infeasible = newTally(invalid, want.Promises), newTally(infeasible, want.Promises)
-	if invalid == 0 || infeasible == 0 || approved == 0 || broken[0] == 0 {
+	want.Approved, want.Needless = newTally(others.Num, others.Den), newTally(needless, want.Promises)
+	if invalid == 0 || infeasible == 0 || approved == 0 || broken[0] == 0 || others.Num == 0 || needless == 0 {
 		t.Fatalf("nothing to see: %+v", want)
 	}
 	must.Same(t, &want, r.Issued)
 	for k := range margins {
 		a := r.Margins[k]
 		vd, frr := a.Rate("vd"), a.Rate("frr")
-		if vd.Num != broken[k] || vd.Den != made[k] || frr.Num != toRefused[k] || frr.Den != refused ||
+		if vd.Num != broken[k] || vd.Den != made[k] || frr.Num != made[k] || frr.Den != refused ||
 			a.Of("margin_error.n").N != made[k] || a.Rate("rvd").Den == 0 {
 			t.Errorf("margin %v: VD %+v, FRR %+v; want %d of %d of %d", margins[k], vd, frr, broken[k], made[k], refused)
 		}
@@ -92,7 +100,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	}
 	// A sample leaves the others' promises uncounted, and says so.
 	s := compareBatch(t, original, g, b, Options{Margins: margins, Sample: 50, Seed: 3})
-	if s.Issued.Promises+s.Issued.Unsampled != want.Promises || s.Issued.Promises > 50 || s.Population.Evaluated != 50 {
+	if n := s.Margins[0].Rate("frr").Den; s.Issued.Promises+s.Issued.Unsampled != want.Promises || n != 50 {
 		t.Errorf("%+v", s.Issued)
 	}
 }
@@ -158,7 +166,7 @@ func TestGivenErrors(t *testing.T) {
 	generous.b = 100
 	b := &Batch{People: people, Set: threeInputs(t), Promises: given(20, people.X, 1)}
 	r := compareBatch(t, generous, original, b, Options{})
-	if r.Issued == nil || r.Issued.Promises == 0 || r.Margins[0].Rate("vd").Den != r.Issued.Promises-r.Issued.Invalid.Num {
+	if r.Issued == nil || r.Issued.Promises == 0 || r.Margins[0].Rate("vd").Den != 0 || r.Issued.Approved.Den == 0 {
 		t.Errorf("%+v", r.Issued)
 	}
 }

@@ -172,7 +172,7 @@ func sampled(ctx context.Context, f recourse.Model, people Source, o Options) (*
 		if err := s.decide(ctx); err != nil {
 			return fmt.Errorf("eval: %w", err)
 		}
-		for _, i := range s.evaluated() {
+		for _, i := range Refused(s.margins, 0, 0) { // the others with a promise are drawn at the same rate
 			drawn.add(priority(o.Seed, s.inputs(i)), struct{}{})
 		}
 		return nil

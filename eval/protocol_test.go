@@ -203,7 +203,8 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 		must.Same(t, e.Total, e.Done)
 	}
 	must.Same(t, 1+1+4*4, len(last))
-	r.Issued = &Issued{Promises: 3, Unjudgeable: newTally(1, 4), Invalid: newTally(1, 3), Infeasible: newTally(2, 3)}
+	third := newTally(1, 3)
+	r.Issued = &Issued{Unjudgeable: third, Invalid: third, Infeasible: third, Approved: third, Needless: third}
 	data := must.Get(json.Marshal(r))(t)
 	var tree any
 	must.Do(t, json.Unmarshal(data, &tree))

@@ -14,6 +14,8 @@ type Issued struct {
 	Unjudgeable Tally `json:"unjudgeable"`
 	Invalid     Tally `json:"invalid"`    // of Promises: f refuses the point, so they are promises at no margin
 	Infeasible  Tally `json:"infeasible"` // of Promises: the task does not allow the action; they count in VD all the same
+	Approved    Tally `json:"approved"`   // of those to people whom f approves as they are, at no margin: g breaks them
+	Needless    Tally `json:"needless"`   // of Promises: f approves the person as they are by as much
 }
 
 // Result is what Compare measured: everything in it is a function of Records, Settings and the DataFile,

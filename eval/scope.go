@@ -133,6 +133,11 @@ func (y *resultAccumulator) countIssued(r *Record) {
 		n.Promises++
 		n.Invalid.Num += count(!approves(r.Issued.Own))
 		n.Infeasible.Num += count(r.Issued.Violation != "")
+		if approves(r.Full) && approves(r.Issued.Own) {
+			n.Approved.Den++
+			n.Approved.Num += count(r.Issued.Broken())
+			n.Needless.Num += count(r.Issued.Own <= r.Full+rounding)
+		}
 		y.doubts.violation = first(y.doubts.violation, r.Issued.Violation)
 	}
 }

@@ -182,7 +182,8 @@ func Refused(margins []float32, sample int, seed uint64) []int {
 	return rows
 }
 
-// solve finds the points for every required margin. Of issued promises they are those whose own margin is as large.
+// solve finds the points for every required margin. Of issued promises they are those whose own margin is as large, to
+// people whom the model refuses as they are: others would hide broken promises in a larger denominator.
 func (s *solution) solve(ctx context.Context) (err error) {
 	var points []*point
 	for _, t := range s.o.Margins {
@@ -191,7 +192,12 @@ func (s *solution) solve(ctx context.Context) (err error) {
 		} else {
 			points = slices.Clone(s.issued)
 			for k, p := range points {
-				if p.Exists() && !p.reaches(t) {
+				switch {
+				case !p.Exists():
+				case approves(Float(s.margins[s.rows[k]])):
+					points[k] = &point{Promise: none(recourse.AlreadyFavourable)}
+					points[k].Cost = 0
+				case !p.reaches(t):
 					points[k] = &point{Promise: none(recourse.NoneFound)}
 				}
 			}

@@ -80,6 +80,7 @@ func (y *resultAccumulator) result(file DataFile) *Result {
 		n := y.issued
 		n.Unjudgeable = newTally(file.Unmatched, file.Unmatched+n.Unsampled+n.Promises)
 		n.Invalid, n.Infeasible = newTally(n.Invalid.Num, n.Promises), newTally(n.Infeasible.Num, n.Promises)
+		n.Approved, n.Needless = newTally(n.Approved.Num, n.Approved.Den), newTally(n.Needless.Num, n.Promises)
 		r.Issued = &n
 	}
 	r.Warnings = y.warnings(r)
@@ -119,12 +120,19 @@ const MuchUnreadable = 0.01
 // warning: more than the rounding that another batch size brings.
 const shortfall = 1e-3
 
+// rounding is by how much, in logits, the margins of equal inputs may differ in two batches.
+const rounding = 1e-5
+
 func (y *resultAccumulator) warnings(r *Result) []string {
 	ws := doubts{}
 	ws.statistics(r, &y.doubts)
 	if n := r.Issued; n != nil && n.Invalid.Num > 0 {
 		ws.add("the original itself breaks %d of the %d promises given to people who are evaluated: they count at no margin",
 			n.Invalid.Num, n.Promises)
+	}
+	if n := r.Issued; n != nil && n.Approved.Den > 0 {
+		ws.add("%d of the %d promises given are to people whom the original approves as they are: they count at no margin",
+			n.Approved.Den, n.Promises)
 	}
 	if p := r.Population; float64(p.Unreadable) > MuchUnreadable*float64(p.Rows) {
 		ws.add("%d of %d rows could not be read", p.Unreadable, p.Rows)

@@ -1,6 +1,10 @@
 package gate
 
-import "cfq/eval/metrics"
+import (
+	"math"
+
+	"cfq/eval/metrics"
+)
 
 // dataCheck is a check that every gate has unless it has one of its own on the metric. It is about the data and the
 // promises in hand, so shares of them are compared as they are, without bounds. Unless the limit is kept the other
@@ -16,10 +20,21 @@ type dataCheck struct {
 func (g *Gate) dataChecks() []dataCheck {
 	d := g.withDefaults()
 	const promises = "find out why"
+	vd := math.Inf(1)
+	for i := range d.Checks {
+		if c := &d.Checks[i]; c.Metric == "vd" && c.Max != nil && c.Severity != Warns {
+			vd = min(vd, *c.Max)
+		}
+	}
+	if math.IsInf(vd, 1) {
+		vd = 0
+	}
 	return []dataCheck{
 		{"issued.unjudgeable", atMost, 0, true, promises},
 		{"issued.invalid", atMost, 0, true, promises},
 		{"issued.infeasible", atMost, 0, true, promises},
+		{"issued.approved", atMost, vd, true, promises},
+		{"issued.needless", atMost, 0, true, "leave them out"},
 		{"unreadable_rows", atMost, *d.MaxUnreadable, false, "mend the data"},
 		{"unlabelled_rows", atMost, *d.MaxUnreadable, false, "add the outcomes"},
 		{"balanced_accuracy", atLeast, 0.5, false, "check data.label, data.favourable and target of the task"},

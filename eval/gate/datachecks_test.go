@@ -27,6 +27,11 @@ func TestStanding(t *testing.T) {
 		}
 		return r
 	}
+	others := func(broken, needless int) *eval.Result { // promises to people who are approved
+		r := issued(0, 0, 0)
+		r.Issued.Approved, r.Issued.Needless = tally(broken, 500), tally(needless, 1000)
+		return r
+	}
 	rows := func(unreadable, unlabelled int, balanced, lower float64) *eval.Result {
 		r := broken(0, 1000)
 		r.Population.UnreadableRows, r.Population.UnlabelledRows = tally(unreadable, 1000), tally(unlabelled, 1000)
@@ -49,6 +54,10 @@ func TestStanding(t *testing.T) {
 		"forbidden":        {issued(0, 0, 1000), "", nil, Inconclusive, "1000 of 1000 (100 %)"},
 		"explicit":         {issued(0, 7, 0), "issued.invalid<=0.007", nil, Pass, "(0.7 %); within the limit of 0.7 %"},
 		"too many refused": {issued(0, 8, 0), "issued.invalid<=0.007", nil, Fail, "(0.8 %); outside the limit of 0.7 %"},
+		"kept by others":   {others(10, 0), "", nil, Pass, "promises to approved people that break: 10 of 500 (2 %)"},
+		"broken to others": {others(11, 0), "", nil, Inconclusive, "or allow it with --check 'issued.approved<=0.022'"},
+		"stricter VD":      {others(10, 0), "vd@0<=0.01", nil, Inconclusive, "10 of 500 (2 %); find out why"},
+		"needless":         {others(0, 500), "", nil, Inconclusive, "500 of 1000 (50 %); leave them out"},
 		"readable":         {rows(10, 10, 0.7, 0.65), "", nil, Pass, ""},
 		"unreadable":       {rows(11, 0, 0.7, 0.65), "", nil, Inconclusive, "11 of 1000 (1.1 %); mend the data"},
 		"unlabelled":       {rows(0, 11, 0.7, 0.65), "", nil, Inconclusive, "11 of 1000 (1.1 %); add the outcomes"},

@@ -21,7 +21,7 @@ func absent() map[metrics.Requirement]string {
 		metrics.Footprint:    "the files were not measured",
 		metrics.Batches:      "no points were run again in other batches",
 		metrics.Decoder:      "recourse is not in a latent space",
-		metrics.Issued:       "no promises were issued: --promises names their file",
+		metrics.Issued:       "no such promises were issued: --promises names their file",
 	}
 }
 

@@ -180,7 +180,9 @@ func TestParts(t *testing.T) {
 	settings := eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}
 	full := summarize(t, records(true), settings, eval.DataFile{Rows: 200})
 	none := eval.Tally{Den: 9}
-	full.Issued = &eval.Issued{Promises: 9, Unjudgeable: none, Invalid: none, Infeasible: none}
+	full.Issued = &eval.Issued{
+		Promises: 9, Unjudgeable: none, Invalid: none, Infeasible: none, Approved: none, Needless: none,
+	}
 	full.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 1, StoredBits: 1, BOPs: 1}}
 	pace := eval.NewPace(1, []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{1, 2, 3, 4, 5, 6, 7, 8}, 0.95)
 	full.Timing = &eval.Timing{One: pace, Many: pace}
