@@ -93,7 +93,7 @@ func (m *Model) passes(ctx context.Context) []graph.Pass {
 }
 
 func (m *Model) plainPasses(ctx context.Context) []graph.Pass {
-	return []graph.Pass{pass.Inlining(ctx, m.engine), m.elements.Pass(), pass.Unfusing()}
+	return []graph.Pass{pass.Inlining(ctx, m.engine), m.elements.Pass(), pass.Unfusing(), pass.Folding(ctx, m.engine)}
 }
 
 func rewritten(g *graph.Model, o ort.Options, passes func(*Model) []graph.Pass) (*Model, error) {

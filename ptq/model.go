@@ -227,10 +227,10 @@ func (m *canonicalModel) selectLayers(keep []string) (layers []quant.LayerInfo, 
 		return layers, warnings, nil
 	case len(kept) > 0:
 		err = errors.New("nothing is left to quantize: every layer is to stay in float")
-	case len(warnings) > 0:
-		err = fmt.Errorf("the model has no layer that can be quantized: %s", strings.Join(warnings, "; "))
 	case isQuantized(m.canonical):
 		err = errors.New("the model is quantized already: quantize the float model that it was made from")
+	case len(warnings) > 0:
+		err = fmt.Errorf("the model has no layer that can be quantized: %s", strings.Join(warnings, "; "))
 	default:
 		err = refuse.Layerless(len(m.canonical.Graph.Nodes))
 	}

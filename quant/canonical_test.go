@@ -162,7 +162,7 @@ func forms() []form {
 			h = b.Op("Mul", []string{h, b.random("c", 3, 1)})
 			return b.gemm(b.Op("Flatten", []string{h}), 6, 2)
 		}},
-		{"a constant for each token", 2, "MatMul", func(b *builder) string {
+		{"a constant for each token", 3, "MatMul", func(b *builder) string {
 			h := b.Op("MatMul", []string{b.tokens("x", -1, 3, 2), b.random("w", 2, 3)})
 			h = b.Op("Add", []string{b.Op("Relu", []string{h}), b.random("c", 3, 3)})
 			return b.gemm(b.Op("Flatten", []string{h}), 9, 2)

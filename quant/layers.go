@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -67,16 +66,12 @@ func (l *LayerInfo) Params() int { return l.In * l.Out }
 func (l *LayerInfo) Row(o int) []float32 { return l.W[o*l.In : (o+1)*l.In] }
 
 // FindLayers lists the layers of a canonical model in graph order: the Gemm nodes in the form that Canonical leaves,
-// the Conv nodes and, fixed with the reason, all other Gemm, MatMul, Einsum and Conv nodes with stored weights.
+// the Conv nodes and, fixed with the reason, all other nodes with stored weights, those of other operators last.
 func FindLayers(m *graph.Model) ([]LayerInfo, error) {
-	f := &finder{g: m.Graph, inits: m.Graph.InitMap(), consumers: m.Graph.Consumers()}
-	f.stored = maps.Clone(f.inits)
+	f := &finder{g: m.Graph, inits: m.Graph.InitMap(), stored: m.Graph.Stored(), consumers: m.Graph.Consumers()}
 	var layers []LayerInfo
 	for _, n := range m.Graph.Nodes {
-		if n.Is("Cast") && len(n.Outputs) == 1 && f.stored[n.Input(0)] != nil {
-			f.stored[n.Outputs[0]] = f.stored[n.Input(0)]
-		}
-		if !IsLayer(n) {
+		if !IsLayer(n) || f.stored[n.Outputs[0]] != nil {
 			continue
 		}
 		if l, err := f.layer(n); err != nil {
@@ -86,7 +81,50 @@ func FindLayers(m *graph.Model) ([]LayerInfo, error) {
 		}
 	}
 	f.sources(layers)
-	return layers, nil
+	return append(layers, f.others(layers)...), nil
+}
+
+// others lists the nodes of other kinds that read matrices of floats, so that all weights of a model are in the list.
+func (f *finder) others(layers []LayerInfo) []LayerInfo {
+	listed, byNode := map[string]bool{}, map[*graph.Node]int{}
+	for _, l := range layers {
+		listed[l.Output] = true
+	}
+	var out []LayerInfo
+	for _, n := range f.g.Nodes {
+		if len(n.Outputs) == 0 || listed[n.Outputs[0]] || f.stored[n.Outputs[0]] != nil ||
+			slices.ContainsFunc(n.Inputs, f.isCode) {
+			continue
+		}
+		for _, in := range n.Inputs {
+			w := f.stored[in]
+			if w == nil || !w.DType.IsFloat() || !matrix(w.Dims) {
+				continue
+			}
+			if _, again := byNode[n]; !again {
+				byNode[n] = len(out)
+				out = append(out, LayerInfo{
+					Node: NodeName(n), Weight: in, Input: n.Input(0), Output: n.Outputs[0], Out: 1,
+					LayerUse: LayerUse{Positions: 1}, Fixed: "weights of " + n.Op + " are not quantized",
+				})
+			}
+			out[byNode[n]].In += w.Len()
+		}
+	}
+	return out
+}
+
+func (f *finder) isCode(value string) bool {
+	t := f.stored[value]
+	return t != nil && !t.DType.IsFloat() && t.DType.Bits() <= 16 && t.DType != graph.Bool
+}
+
+func matrix(dims []int64) bool {
+	long := 0
+	for _, d := range dims {
+		long += int(min(d-1, 1))
+	}
+	return long > 1
 }
 
 // IsLayer reports whether n is of an operator that may have weights.
@@ -111,7 +149,7 @@ func NodeName(n *graph.Node) string { return cmp.Or(n.Name, n.Outputs[0]) }
 type finder struct {
 	g         *graph.Graph
 	inits     map[string]*graph.Tensor
-	stored    map[string]*graph.Tensor // inits, and what Casts make of them
+	stored    map[string]*graph.Tensor // see graph.Stored
 	consumers map[string][]*graph.Node
 	types     graph.Types // of the values, inferred when the first convolution needs them
 }
@@ -122,7 +160,8 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 		side = 0
 	}
 	w := f.stored[n.Input(side)]
-	if w == nil || !w.DType.IsFloat() || w.Len() == 0 || len(w.Dims) == 0 || conv && len(w.Dims) < 3 {
+	coded := f.isCode(n.Input(side))
+	if w == nil || !w.DType.IsFloat() && !coded || w.Len() == 0 || len(w.Dims) == 0 || conv && len(w.Dims) < 3 {
 		return nil, nil
 	}
 	l := &LayerInfo{
@@ -143,6 +182,8 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	l.Out, l.Columns = w.Len()/l.In, l.In
 	var err error
 	switch bias := f.inits[l.Bias]; {
+	case coded:
+		l.Fixed = Coded
 	case n.Is("Einsum"):
 		l.Fixed = "it is no product of rows with matrices, or sizes of its input are not known"
 	case side == 0:
@@ -152,7 +193,7 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	case w.DType != graph.Float:
 		l.Fixed = fmt.Sprintf("its weights are %s, not float32", w.DType)
 	case f.inits[l.Weight] == nil:
-		l.Fixed = "its weights are converted by a Cast"
+		l.Fixed = "its weights are computed from others"
 	case l.Bias != "" && bias == nil:
 		l.Fixed = fmt.Sprintf("its bias %q is computed", l.Bias)
 	case bias != nil && (bias.DType != graph.Float || !slices.Equal(bias.Dims, []int64{int64(l.Out)})):
@@ -177,6 +218,9 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	}
 	return l, f.numbers(l, w, f.inits[l.Bias])
 }
+
+// Coded is why a layer that another tool has quantized stays as it is.
+const Coded = "its weights are quantized already"
 
 // NotFinite is why a layer of a model that does not compute numbers stays as it is.
 const NotFinite = "its weights are not all finite"

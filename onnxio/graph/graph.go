@@ -350,6 +350,38 @@ func (g *Graph) Producers() map[string]*Node {
 	return p
 }
 
+// Stored maps each value that constants alone make to one of them: to codes of weights, integers of 16 bits at most,
+// where there are any, and else to the largest of floats. What subgraphs, random
+// numbers or quantizers of other integers make is not among them.
+func (g *Graph) Stored() map[string]*Tensor {
+	stored := g.InitMap()
+	codes := func(t *Tensor) bool {
+		return !t.DType.IsFloat() && t.DType != Bool && t.DType != String && t.DType.Bits() <= 16
+	}
+	random := []string{"RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
+	for _, n := range g.Nodes {
+		from := n.Constant()
+		constant := from != nil || len(n.Inputs) > 0 && n.Standard() && !n.HasGraphs() && !slices.Contains(random, n.Op)
+		for _, in := range n.Inputs {
+			switch t := stored[in]; {
+			case in == "":
+			case t == nil:
+				constant = false
+			case from == nil || codes(t) ||
+				!codes(from) && t.DType.IsFloat() && (!from.DType.IsFloat() || t.Len() > from.Len()):
+				from = t
+			}
+		}
+		quantizer := n.Op == "QuantizeLinear" || n.Op == "DequantizeLinear"
+		for _, out := range n.Outputs {
+			if constant && from != nil && out != "" && (!quantizer || codes(from)) {
+				stored[out] = from
+			}
+		}
+	}
+	return stored
+}
+
 // Needed returns the nodes that the values are computed by.
 func (g *Graph) Needed(values ...string) map[*Node]bool {
 	producers, needed := g.Producers(), map[*Node]bool{}

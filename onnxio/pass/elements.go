@@ -85,12 +85,20 @@ func (c *conversion) run(e *ElementTypes) error {
 }
 
 func hasDoubleWeights(g *graph.Graph) bool {
-	inits := g.InitMap()
+	stored := g.Stored()
+	cast := func(value string) bool {
+		for n := range g.Needed(value) {
+			if n.Is("Cast") {
+				return true
+			}
+		}
+		return false
+	}
 	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
 		return slices.Contains([]string{"MatMul", "Gemm", "Conv"}, n.Op) &&
 			slices.ContainsFunc(n.Inputs, func(in string) bool {
-				t := inits[in]
-				return t != nil && t.DType == graph.Double && len(t.Dims) > 1
+				t := stored[in]
+				return t != nil && t.DType == graph.Double && len(t.Dims) > 1 && !cast(in)
 			})
 	})
 }

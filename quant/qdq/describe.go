@@ -112,7 +112,8 @@ func Quantized(m *graph.Model) bool {
 }
 
 // Describe lists the Gemm, MatMul and Conv nodes of a model, and their kinds on integers, whose weights come, perhaps
-// through casts, scales and unpacking, from stored tensors, and the Gather nodes that look up in such of few bits.
+// through casts, scales and unpacking, from stored tensors, the Gather nodes that look up in such of few bits, and
+// other nodes that read matrices of floats.
 func Describe(m *graph.Model) ([]LayerNote, error) {
 	infos, err := quant.FindLayers(m)
 	if err != nil {
@@ -120,13 +121,18 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 	}
 	float := map[string]*quant.LayerInfo{}
 	for i := range infos {
-		float[infos[i].Output] = &infos[i]
+		if infos[i].Fixed != quant.Coded {
+			float[infos[i].Output] = &infos[i]
+		}
 	}
-	v, counted := newView(m), map[string]bool{}
+	v, counted, stored := newView(m), map[string]bool{}, m.Graph.Stored()
 	notes := []LayerNote{}
 	for _, n := range m.Graph.Nodes {
-		whole, table := integerOf(n), v.lookedUp(n)
-		if !quant.IsLayer(n) && whole == nil && !table {
+		if len(n.Outputs) == 0 || stored[n.Outputs[0]] != nil {
+			continue
+		}
+		whole, table, info := integerOf(n), v.lookedUp(n), float[n.Outputs[0]]
+		if !quant.IsLayer(n) && whole == nil && !table && info == nil {
 			continue
 		}
 		l := LayerNote{
@@ -138,7 +144,6 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 		if whole != nil {
 			weight, bias, l.Activation = n.Input(whole.Weights[0]), n.Input(whole.Bias), whole.Activation
 		}
-		info := float[l.Output]
 		if table {
 			weight, bias, l.Table = n.Input(0), "", true
 		}
@@ -161,6 +166,9 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			l.In, l.Out = int(s.dims[0]), int(s.dims[1])
 		}
 		s.describe(&l)
+		if info != nil && !quant.IsLayer(n) {
+			l.Columns = 0 // it may multiply nothing
+		}
 		l.Saturates = l.Activation <= 8 && v.saturates(l.Activation, weight)
 		names := []string{weight}
 		if whole != nil {

@@ -1,0 +1,86 @@
+package pass
+
+import (
+	"context"
+	"slices"
+
+	"cfq/internal/lists"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// maxFolded bounds the elements of a constant that is written out.
+const maxFolded = 1 << 26
+
+// Folding computes what constants alone make, such as weights plus the product of two matrices: exporters leave such
+// expressions in front of layers. Values keep their names. What ONNX Runtime cannot compute stays, as do codes of
+// quantized weights, single moves of numbers, which Canonical takes in, and what would take much more room.
+func Folding(ctx context.Context, o ort.Options) graph.Pass {
+	o.Level = ort.Disabled
+	return graph.Pass{
+		Needed: func(m *graph.Model) bool { return len(foldable(m.Graph)) > 0 },
+		Run: func(r *graph.Rewriter) error {
+			types := typesOf(r.G, r.Types)
+			names := slices.DeleteFunc(foldable(r.G), func(v string) bool { return Elements(types[v].Shape).Size > maxFolded })
+			if len(names) == 0 {
+				return nil
+			}
+			g := *r.G
+			g.Inputs = nil
+			m := &graph.Model{IRVersion: r.Model.IRVersion, Opsets: r.Model.Opsets, Graph: &g}
+			values, err := ort.Evaluate(ctx, m, o, nil, names...)
+			if err != nil {
+				return ctx.Err() // what stays is named among the layers
+			}
+			writeOut(r, values)
+			return r.G.Check()
+		},
+		Undo: func(*graph.Rewriter) {}, // so that the original is known as it was
+	}
+}
+
+func foldable(g *graph.Graph) (names []string) {
+	stored, computed := g.Stored(), map[string]bool{}
+	moves := []string{"Constant", "Identity", "Transpose", "Cast"}
+	for _, n := range g.Nodes {
+		made := slices.ContainsFunc(n.Outputs, func(v string) bool { return stored[v] != nil })
+		for _, in := range n.Inputs {
+			if made && computed[in] {
+				lists.Mark(computed, n.Outputs...)
+			} else if computed[in] && stored[in].DType.IsFloat() && !g.IsOutput(in) && !slices.Contains(names, in) {
+				names = append(names, in)
+			}
+		}
+		if made && !slices.Contains(moves, n.Op) {
+			lists.Mark(computed, n.Outputs...)
+		}
+	}
+	return names
+}
+
+func writeOut(r *graph.Rewriter, values []*graph.Tensor) {
+	stored, folded := r.G.Stored(), map[string]bool{}
+	layer := func(n *graph.Node) bool { return slices.Contains([]string{"MatMul", "Gemm", "Conv", "Einsum"}, n.Op) }
+	for _, t := range values {
+		if len(t.Raw) <= 4*len(stored[t.Name].Raw)+4096 || slices.ContainsFunc(r.Consumers[t.Name], layer) {
+			r.G.Inits = append(r.G.Inits, t)
+			folded[t.Name] = true
+		}
+	}
+	for _, n := range r.G.Nodes {
+		for i, v := range n.Outputs {
+			if folded[v] {
+				n.Outputs[i] = r.Name(v + "_computed")
+			}
+		}
+	}
+	needed := r.G.Needed(graph.Names(r.G.Outputs)...)
+	r.G.Nodes = slices.DeleteFunc(r.G.Nodes, func(n *graph.Node) bool {
+		gone := !needed[n] && !slices.ContainsFunc(n.Inputs, func(v string) bool { return v != "" && stored[v] == nil })
+		if gone {
+			r.Retire(n.Inputs...)
+		}
+		return gone
+	})
+	r.Sweep()
+}
