@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -79,9 +78,6 @@ func Subgraph(a *graph.Attr) (*graph.Graph, error) {
 		if err := t.Check(); err != nil {
 			d.bad(err)
 		}
-	}
-	for range bodies(g.Extra, graphSparseTensor) {
-		d.bad(errors.New("sparse initializers are not read"))
 	}
 	if err := d.err(); err != nil {
 		return nil, fmt.Errorf("attribute %q: %w", a.Name, err)

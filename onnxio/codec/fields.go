@@ -162,6 +162,10 @@ func (c *modelCoder) graph(g *graph.Graph, p *onnxpb.GraphProto) {
 		})
 		pointers(c, &g.Nodes, &p.Node, c.node)
 	})
+	if !c.writing {
+		c.place = nil
+		g.Inits = append(g.Inits, c.unsparse(&g.Extra, graphSparseTensor)...)
+	}
 }
 
 func (c *modelCoder) functionBody(f *graph.Function, p *onnxpb.FunctionProto) {
@@ -217,6 +221,11 @@ func (c *modelCoder) attr(a *graph.Attr, p *onnxpb.AttributeProto) {
 			c.attrValue(a, p)
 		}
 	})
+	if !c.writing && a.Name == "sparse_value" {
+		for _, a.T = range c.unsparse(&a.Extra, sparseAttribute) {
+			a.Name, a.Kind = "value", graph.AttrTensor
+		}
+	}
 }
 
 func (c *modelCoder) attrValue(a *graph.Attr, p *onnxpb.AttributeProto) {
