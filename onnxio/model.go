@@ -64,6 +64,7 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	if err := refuse.Check(g); err != nil {
 		return nil, err
 	}
+	g = pass.Current(g)
 	m, err := fromGraph(ctx, g, o)
 	// Of bfloat16, say, ONNX Runtime has few kernels, and of a lowered model it has not seen the file.
 	if err == nil && (m.signature.Columns == nil || m.elements.Converted()) || ctx.Err() != nil {

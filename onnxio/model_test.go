@@ -10,8 +10,10 @@ import (
 
 	"cfq/internal/must"
 	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 	"cfq/onnxio/refuse"
 )
 
@@ -25,6 +27,21 @@ func TestLoad(t *testing.T) {
 		t.Error("the canonical form is made twice")
 	}
 	must.Fail(t, must.Err(onnxio.Load(t.Context(), filepath.Join("..", "testdata", "no.onnx"), orttest.Need(t))), "")
+}
+
+// TestNewerVersions: a model of newer versions than ONNX Runtime knows is read where none of its operators is new.
+func TestNewerVersions(t *testing.T) {
+	eng := orttest.Need(t)
+	for _, c := range []struct{ opset, ir int64 }{{26, 13}, {27, 13}, {28, 14}, {17, 14}} {
+		g := must.Get(codec.ReadFile(filepath.Join("..", "testdata", "loans", "model.onnx")))(t)
+		g.SetOpset("", c.opset)
+		g.IRVersion = c.ir
+		m := must.Get(onnxio.FromGraph(t.Context(), g, eng))(must.In(t, c))
+		must.Same(t, min(c.opset, 25), m.File().Opset(""))
+		must.Same(t, c.opset, g.Opset(""))
+		g.Graph.Nodes[1].Op = "CumProd" // of set 26: not lowered
+		must.Same(t, c.opset, pass.Current(g).Opset(""))
+	}
 }
 
 func TestCanonicalTypes(t *testing.T) {

@@ -96,6 +96,7 @@ func inspect(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	m = pass.Current(m)
 	plain, inline := m.Clone(), pass.Inlining(ctx, e.engine())
 	if inline.Apply(plain, nil) != nil {
 		plain = m // the reason is given below

@@ -54,7 +54,7 @@ const (
 func (k Kind) String() string { return [...]string{"differentiable", "zero", "expanded"}[k] }
 
 // page documents the operators: a table of the rules, by operator and the first operator set whose meaning of the name
-// they implement, and one of operators without a rule. Up to opset 25, against which it was checked, the meaning is the
+// they implement, and one of operators without a rule. Up to opset 28, against which it was checked, the meaning is the
 // same.
 //
 //go:embed operators.txt

@@ -302,3 +302,37 @@ func groupsToChannels(u *upgrader, n *graph.Node) error {
 	}
 	return nil
 }
+
+// Current returns m, and where it states a newer operator set or IR version than runtimes of today know, a copy that
+// states what its operators need: from operator set 25 to 28 operators gained only element types, and some are new.
+func Current(m *graph.Model) *graph.Model {
+	const opset, newestOpset, ir, newestIR = 25, 28, 13, 14
+	added := func(n *graph.Node) bool {
+		return slices.Contains([]string{"BitCast", "CumProd", "CausalConvWithState", "LinearAttention", "SwiGLU"}, n.Op) ||
+			n.Op == "SpaceToDepth" && n.Attr("mode") != nil || n.Op == "Range" && n.Attr("stash_type") != nil
+	}
+	nodes := slices.Clone(m.Graph.Nodes)
+	for _, f := range m.Functions {
+		nodes = append(nodes, f.Nodes...)
+	}
+	if m.Opset("") > newestOpset || m.Opset("") <= opset && m.IRVersion <= ir || slices.ContainsFunc(nodes, added) {
+		return m
+	}
+	c := m.Clone()
+	lists := [][]graph.Opset{c.Opsets}
+	for _, f := range c.Functions {
+		f.Opsets = slices.Clone(f.Opsets)
+		lists = append(lists, f.Opsets)
+	}
+	for _, list := range lists {
+		for i := range list {
+			if o := &list[i]; domain(o.Domain) == "" {
+				o.Version = min(o.Version, opset)
+			}
+		}
+	}
+	if c.IRVersion <= newestIR {
+		c.IRVersion = min(c.IRVersion, ir)
+	}
+	return c
+}
