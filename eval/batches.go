@@ -45,6 +45,11 @@ const (
 	batchNodes  = 5   // are named
 )
 
+// batched is a model that may run row by row, and what it says of rows as one batch.
+type batched interface {
+	InBatch(ctx context.Context, x []float32) ([]float32, error)
+}
+
 type diverging interface {
 	Diverging(ctx context.Context, pairs [][2]classifier.Place) ([]classifier.Divergence, error)
 }
@@ -202,11 +207,15 @@ func (e *rerunPoints) batch(ctx context.Context, chunk []int, unusual bool) erro
 	if unusual {
 		x = append(x, e.unusual...)
 	}
-	margins, err := e.model.Margins(ctx, x)
+	run := e.model.Margins
+	if m, ok := e.model.(batched); ok {
+		run = m.InBatch
+	}
+	margins, err := run(ctx, x)
 	if err != nil && unusual && ctx.Err() == nil {
 		// All values of a category at once may be none that a model looks up: a person as they are is one.
 		copy(x[len(x)-len(e.farthest):], e.farthest)
-		margins, err = e.model.Margins(ctx, x)
+		margins, err = run(ctx, x)
 	}
 	if err != nil {
 		return err

@@ -41,8 +41,10 @@ type canonicalModel struct {
 
 // open brings a model into canonical form, balances the channel ranges of neighbouring layers if equalize is set, and
 // opens it for a task; nil is any task that it fits.
-func open(m *onnxio.Model, t *task.Task, spec WriteSpec, equalize bool, workers int) (*canonicalModel, error) {
-	if _, err := taskmodel.Open(m, t, 1); err != nil { // a model that does not fit is refused as it was given
+func open(ctx context.Context, m *onnxio.Model, t *task.Task, spec WriteSpec, equalize bool, workers int) (
+	*canonicalModel, error,
+) {
+	if err := usable(ctx, m, t); err != nil { // a model that does not fit is refused as it was given
 		return nil, err
 	}
 	c, err := m.Canonical()
@@ -83,6 +85,18 @@ func open(m *onnxio.Model, t *task.Task, spec WriteSpec, equalize bool, workers 
 	}
 	out.full, err = taskmodel.Open(out.file, t, workers)
 	return out, err
+}
+
+// usable says why a model cannot be that of a task, or has no outcome of a person alone.
+func usable(ctx context.Context, m *onnxio.Model, t *task.Task) error {
+	c, err := taskmodel.OpenForPeople(ctx, m, t, 1)
+	if err != nil {
+		return err
+	}
+	if x := c.Mixes(); x != nil {
+		return errors.Join(x, c.Close())
+	}
+	return c.Close()
 }
 
 func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, workers int) (*classifier.Model, error) {
@@ -184,7 +198,7 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 	if p.set, err = actionSet(t, run.Overrides); err != nil {
 		return nil, err
 	}
-	if p.canonicalModel, err = open(m, t, r.Write, r.Round.CrossLayerEqualization, run.Workers); err != nil {
+	if p.canonicalModel, err = open(ctx, m, t, r.Write, r.Round.CrossLayerEqualization, run.Workers); err != nil {
 		return nil, err
 	}
 	if p.layers, p.warnings, err = p.selectLayers(r.Allocate.KeepFloat); err != nil {
@@ -334,7 +348,16 @@ func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 		return nil // of the head, which is declared by the task
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if _, _, err := c.MarginGrads(ctx, make([]float32, m.Dim())); err != nil {
+	if err := c.SeparateRows(ctx); err != nil {
+		return err
+	}
+	_, _, err = c.MarginGrads(ctx, make([]float32, m.Dim()))
+	if x := c.Mixes(); x != nil && err == nil {
+		err = x
+	} else if x != nil {
+		err = fmt.Errorf("%w; %w", err, x)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return err
 		}

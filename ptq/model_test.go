@@ -77,12 +77,20 @@ func TestQuantizable(t *testing.T) {
 		"steps": {
 			m: behind(&graph.Node{Op: "Floor"}), why: `scores move in steps (Floor node "extra")`, recourse: true,
 		},
+		"rows that are mixed": {
+			m: behind(&graph.Node{Op: "Softmax", Attrs: []graph.Attr{graph.IntAttr("axis", 0)}}), recourse: true,
+			why: `from Softmax node "extra" on`,
+		},
 		"its own file": {
 			m: written, why: "quantized already", already: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Quantizable(context.Background(), loaded(t, c.m))
+			mixes := c.m.Graph.Nodes[0].Is("Softmax")
+			if refused := usable(t.Context(), loaded(t, c.m), tk); mixes != (refused != nil) {
+				t.Error(refused)
+			}
 			if c.why == "" {
 				must.Do(t, err)
 				return

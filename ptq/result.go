@@ -298,7 +298,7 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 ) {
 	run.tell("read the model", 0, 0)
 	spec := WriteSpec{Runtime: f.Runtime, KeepMetadata: f.Recipe["write.keep-metadata"] == "true"}
-	from, err := open(m, nil, spec, f.Equalized, run.Workers)
+	from, err := open(ctx, m, nil, spec, f.Equalized, run.Workers)
 	if err != nil {
 		return nil, inputError(err)
 	}

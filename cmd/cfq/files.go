@@ -144,8 +144,10 @@ func taskInput(path string) error {
 	return nil
 }
 
-func openClassifier(e *env, path string, m *onnxio.Model, t *task.Task) (*classifier.Model, error) {
-	c, err := taskmodel.Open(m, t, e.workers)
+func openClassifier(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task) (
+	*classifier.Model, error,
+) {
+	c, err := taskmodel.OpenForPeople(ctx, m, t, e.workers)
 	if err != nil {
 		return nil, unusableModel(path, err)
 	}

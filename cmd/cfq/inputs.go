@@ -90,7 +90,7 @@ func (f *peopleFlags) openFiles(ctx context.Context, e *env, models []string) (_
 
 // encode makes the rows of people inputs of the only model, read from path.
 func (in *opened) encode(ctx context.Context, e *env, path string) (err error) {
-	c, err := openClassifier(e, path, in.files[0], in.task)
+	c, err := openClassifier(ctx, e, path, in.files[0], in.task)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *
 		}
 	}
 	for i, path := range paths {
-		m, err := openClassifier(e, path, d.files[i], d.task)
+		m, err := openClassifier(ctx, e, path, d.files[i], d.task)
 		if err != nil {
 			return nil, errors.Join(err, d.Close())
 		}

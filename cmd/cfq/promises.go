@@ -117,7 +117,7 @@ func (in *opened) judged(ctx context.Context, e *env, path string) (_ []recourse
 	if in.issued == nil {
 		return nil, nil
 	}
-	c, err := openClassifier(e, path, in.files[0], in.task)
+	c, err := openClassifier(ctx, e, path, in.files[0], in.task)
 	if err != nil {
 		return nil, err
 	}

@@ -56,11 +56,14 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 	if !e.changed("margin") {
 		f.margin = t.Target.Margin
 	}
-	c, err := openClassifier(e, args[0], m, t)
+	c, err := openClassifier(ctx, e, args[0], m, t)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	if x := c.Mixes(); x != nil && f.promises == "" {
+		return unusableModel(args[0], x)
+	}
 	job := &recourseJob{recourseFlags: f, e: e, t: t, model: c, set: in.allowed}
 	if f.exact && f.solver != "none" {
 		if job.program, err = mip.Find(f.solver); err != nil && f.solver != "" {

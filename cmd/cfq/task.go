@@ -237,7 +237,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 }
 
 func (in *opened) margins(ctx context.Context, e *env, path string, x []float32) (_ []float32, err error) {
-	c, err := openClassifier(e, path, in.files[0], in.task)
+	c, err := openClassifier(ctx, e, path, in.files[0], in.task)
 	if err != nil {
 		return nil, err
 	}

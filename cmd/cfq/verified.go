@@ -40,7 +40,7 @@ func (f *taskFlags) verify(
 	if plain.Target.Threshold = 0; plain.Target.Output == string(onnxio.Probabilities) {
 		plain.Target.Threshold = 0.5
 	}
-	c, err := openClassifier(e, path, m, &plain)
+	c, err := openClassifier(ctx, e, path, m, &plain)
 	if err != nil {
 		return nil, err
 	}

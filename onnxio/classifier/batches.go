@@ -1,10 +1,13 @@
 package classifier
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"cfq/onnxio/graph"
 )
@@ -127,4 +130,187 @@ func (d *divergence) part(t *graph.Tensor, v []float64, p Place) []float64 {
 		return own
 	}
 	return v
+}
+
+// Mixing is why a model's margins are not those of its rows alone.
+type Mixing struct {
+	Nodes  []string // from which values depend on the batch, as far as the graph shows it
+	Apart  float64  // the difference that was seen, in logits
+	Rows   int      // of the batch
+	failed error    // the model does not run on so many rows
+}
+
+func (x *Mixing) Error() string {
+	if x.failed != nil {
+		return fmt.Sprintf("the model does not run in a batch of %d: %v", x.Rows, x.failed)
+	}
+	where := "no single node of the graph shows where"
+	if len(x.Nodes) > 0 {
+		where = "from " + strings.Join(x.Nodes, ", ") + " on"
+	}
+	return fmt.Sprintf("the outcome of a row depends on the other rows of its batch, %s (in a batch of %d, margins "+
+		"differ by up to %.3g from those of rows alone): a person is scored alone, so export a model that leaves axis 0, "+
+		"that of the batch, alone", where, x.Rows, x.Apart)
+}
+
+// Mixes says how outcomes depend on the batch, as far as SeparateRows found it; nil when they do not.
+func (c *Model) Mixes() *Mixing { return c.mixing }
+
+// InBatch is Margins of rows that run as one batch, where the model takes so many, also of a model that Mixes.
+func (c *Model) InBatch(ctx context.Context, x []float32) ([]float32, error) {
+	s, err := c.session("forward", c.forward)
+	if err != nil {
+		return nil, err
+	}
+	most := len(x)
+	if c.Fixed() > 0 {
+		most = c.Fixed() * c.Dim()
+	}
+	var margins []float32
+	for batch := range slices.Chunk(x, max(most, 1)) {
+		out := make([][]float32, 1)
+		if err := c.runBatch(ctx, s, batch, []want{{name: c.logits, size: c.classes}}, out); err != nil {
+			return nil, err
+		}
+		margins = append(margins, c.marginsOf(out[0], c.classes)...)
+	}
+	return margins, nil
+}
+
+const (
+	smallBatch, largeBatch = 64, 2048
+	smallBatches           = 8
+	mixedNumbers           = 1 << 22 // of the largest value of a batch
+)
+
+// SeparateRows compares margins of random rows alone with those in batches of 1 to 64 rows, by a fixed seed, and in one
+// of 2,048. A model in which they differ runs row by row from then on, see Mixes. It must not be in use.
+func (c *Model) SeparateRows(ctx context.Context) error {
+	rng := rand.New(rand.NewPCG(2, 0xba7c4))
+	t := &mixingTest{c: c, rng: rng, rows: min(max(mixedNumbers/largestValue(c.Model), 2), largeBatch)}
+	if c.Fixed() > 0 {
+		t.rows = min(t.rows, c.Fixed())
+	}
+	if _, err := c.session("forward", c.forward); err != nil {
+		return nil //nolint:nilerr // whoever runs it is told
+	}
+	for i, number := range []func() float32{
+		func() float32 { return float32(rng.NormFloat64()) },
+		func() float32 { return float32(rng.NormFloat64() * math.Exp(2*rng.NormFloat64())) }, // columns as they are
+		func() float32 { return rng.Float32() },                                              // numbers that are indices are all 0
+	} {
+		if c.mixing != nil || t.rows < 2 || i == 2 && t.ran {
+			break
+		}
+		x, err := t.run(ctx, number)
+		if ctx.Err() != nil || err != nil {
+			return fmt.Errorf("rows in other batches: %w", cmp.Or(ctx.Err(), err))
+		}
+		c.mixing = x
+	}
+	if c.mixing != nil {
+		c.o.Batch = 1
+	}
+	return nil
+}
+
+type mixingTest struct {
+	c     *Model
+	rng   *rand.Rand
+	rows  int
+	x     []float32
+	alone []float32 // margins of the first rows
+	scale float64   // the largest of them
+	ran   bool      // on some numbers
+}
+
+// run returns nil, too, where the model takes no such numbers.
+func (t *mixingTest) run(ctx context.Context, number func() float32) (*Mixing, error) {
+	t.x = make([]float32, t.rows*t.c.Dim())
+	for i := range t.x {
+		t.x[i] = number()
+	}
+	t.alone, t.scale = nil, 0
+	some := min(t.rows, smallBatch)
+	for k := range some {
+		m, err := t.c.InBatch(ctx, t.of([]int{k}))
+		if err != nil {
+			return t.fails(ctx, 1, err), nil
+		}
+		t.alone = append(t.alone, m[0])
+		if v := math.Abs(float64(m[0])); !math.IsInf(v, 0) {
+			t.scale = max(t.scale, v) // not for NaN
+		}
+	}
+	for i := range smallBatches + 1 {
+		batch := t.rng.Perm(some)[:1+t.rng.IntN(some)]
+		if i == smallBatches {
+			batch = t.rng.Perm(t.rows)
+		}
+		m, err := t.c.InBatch(ctx, t.of(batch))
+		if err != nil {
+			return t.fails(ctx, len(batch), err), nil
+		}
+		worst, apart := -1, 0.0
+		for at, k := range batch {
+			if k < some && t.differ(m[at], t.alone[k], 1e-4) {
+				if x := math.Abs(float64(m[at] - t.alone[k])); worst < 0 || x > apart {
+					worst, apart = at, x
+				}
+			}
+		}
+		if worst >= 0 {
+			if x, err := t.confirm(ctx, batch, worst, m[worst]); x != nil || err != nil {
+				return x, err
+			}
+		}
+	}
+	t.ran = true
+	return nil, nil
+}
+
+func (t *mixingTest) of(rows []int) (x []float32) {
+	for _, k := range rows {
+		x = append(x, t.x[k*t.c.Dim():(k+1)*t.c.Dim()]...)
+	}
+	return x
+}
+
+func (t *mixingTest) differ(a, b float32, relative float64) bool {
+	x, y := float64(a), float64(b)
+	return math.IsNaN(x) != math.IsNaN(y) || x != y && !(math.Abs(x-y) <= relative*t.scale) && !math.IsNaN(x)
+}
+
+// fails says whether the size of a batch made it fail, and not its numbers.
+func (t *mixingTest) fails(ctx context.Context, rows int, err error) *Mixing {
+	if _, again := t.c.InBatch(ctx, make([]float32, rows*t.c.Dim())); again == nil || ctx.Err() != nil {
+		return nil
+	}
+	return &Mixing{Rows: rows, failed: err}
+}
+
+// confirm looks whether a margin of a batch differs by more than rounding. In batches of one size a row rounds alike,
+// whatever the others are; one that the size alone changes must do so at a node, and by more.
+func (t *mixingTest) confirm(ctx context.Context, batch []int, at int, margin float32) (*Mixing, error) {
+	k := batch[at]
+	others := slices.Clone(batch)
+	for i := range others {
+		if others[i] = (batch[i] + t.rows/2) % t.rows; i == at {
+			others[i] = k
+		}
+	}
+	m, err := t.c.InBatch(ctx, t.of(others))
+	if err != nil {
+		return nil, err
+	}
+	pair := [2]Place{{t.of(batch), at}, {t.of(others), at}}
+	company := t.differ(m[at], margin, 0)
+	if !company {
+		pair[1] = Place{Batch: t.of([]int{k})}
+	}
+	found, err := t.c.Diverging(ctx, [][2]Place{pair})
+	if err != nil || !company && (len(found[0].Nodes) == 0 || !t.differ(margin, t.alone[k], 1e-2)) {
+		return nil, err
+	}
+	return &Mixing{found[0].Nodes, math.Abs(float64(margin - t.alone[k])), len(batch), nil}, nil
 }

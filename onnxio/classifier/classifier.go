@@ -58,6 +58,7 @@ type Model struct {
 	mu       sync.Mutex
 	sessions map[string]*ort.Session
 	network  *reluNetwork // once it has been read
+	mixing   *Mixing
 }
 
 // New prepares m to be run, and checks that the target class exists.
@@ -97,13 +98,17 @@ const maxBatch, minBatch = 512, 16
 const cached = 1 << 17
 
 func batch(m *onnxio.Model) int {
+	return min(max(cached/largestValue(m), minBatch), maxBatch)
+}
+
+func largestValue(m *onnxio.Model) int {
 	largest := 1
 	for v := range m.Types() {
 		if n, ok := m.PerRow(v); ok {
 			largest = max(largest, n)
 		}
 	}
-	return min(max(cached/largest, minBatch), maxBatch)
+	return largest
 }
 
 // Close frees the sessions.
@@ -192,7 +197,7 @@ func (c *Model) Target() int { return c.target }
 func (c *Model) With(g *graph.Model) *Model {
 	return &Model{
 		Model: c.Model.With(g), o: c.o, logits: c.logits, classes: c.classes, target: c.target,
-		sessions: map[string]*ort.Session{},
+		mixing: c.mixing, sessions: map[string]*ort.Session{},
 	}
 }
 

@@ -6,6 +6,8 @@
 package taskmodel
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"cfq/internal/message"
@@ -31,6 +33,19 @@ func Open(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error)
 		return nil, err
 	}
 	return openBehind(m, t, front, workers)
+}
+
+// OpenForPeople is Open of a model that decides about people, each of whom is scored alone: one whose outcomes depend
+// on the rest of a batch runs row by row, see [classifier.Model.Mixes].
+func OpenForPeople(ctx context.Context, m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error) {
+	c, err := Open(m, t, workers)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.SeparateRows(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
 }
 
 // Require tells the task, before people are read, what the model requires of them: a row with a category that the model
