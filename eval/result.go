@@ -145,7 +145,7 @@ type Population struct {
 	BothRefuse int `json:"both_refuse"` // evaluated people that g refuses too: they can get a promise of g
 
 	UnreadableRows Tally `json:"unreadable_rows"` // of the rows that were not left out
-	UnlabelledRows Tally `json:"unlabelled_rows"` // of Read; of none when no outcome is known
+	UnlabelledRows Tally `json:"unlabelled_rows"` // of Read
 }
 
 // SpreadStep is a margin, and how many people have it or less.

@@ -93,9 +93,7 @@ func (y *resultAccumulator) population(file DataFile) Population {
 	p.Rows = max(p.Rows, p.Read)
 	p.Refused = p.Read - p.Favoured
 	p.UnreadableRows = newTally(p.Unreadable, p.Unreadable+y.rows.all)
-	if y.rows.labelled > 0 {
-		p.UnlabelledRows = newTally(y.rows.all-y.rows.labelled, y.rows.all)
-	}
+	p.UnlabelledRows = newTally(y.rows.all-y.rows.labelled, y.rows.all)
 	return p
 }
 

@@ -29,6 +29,7 @@ type gateFlags struct {
 	checks         []string
 	limits         [4]string // of shorthands
 	oneSided       bool
+	noLabels       bool
 	verified       bool // the encoding has to be
 	looks          looksFlags
 	margin         float64
@@ -61,7 +62,7 @@ const (
 func (f *gateFlags) variables() variables {
 	f.maxUnreadable = eval.MuchUnreadable
 	v := f.evaluationFlags.variables().with(f.looks.variables()).with(variables{
-		"check": repeated{&f.checks}, "one-sided": &f.oneSided, "gate": &f.file, "max-unreadable": &f.maxUnreadable,
+		"check": repeated{&f.checks}, "one-sided": &f.oneSided, "no-labels": &f.noLabels, "gate": &f.file, "max-unreadable": &f.maxUnreadable,
 		"margin": &f.margin, "verified-encoding": &f.verified, "previous": &f.previous,
 		"on-inconclusive":    cli.Choice(&f.onInconclusive, []string{reportOnly, toFail, toPass}),
 		"calibration-record": &f.record, "records": repeated{&f.tables},
@@ -270,6 +271,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 		f.notes = append(f.notes, "--looks-file none: whether this model was judged before was not checked")
 	}
 	g.OneSided, g.NeedsEncoding = g.OneSided || f.oneSided, g.NeedsEncoding || f.verified
+	g.NoLabels = g.NoLabels || f.noLabels
 	g.Reverse(f.promises != "")
 	if err := g.Check(); err != nil {
 		return nil, cli.WithCode(err, cli.Unusable)

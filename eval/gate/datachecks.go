@@ -29,6 +29,10 @@ func (g *Gate) dataChecks() []dataCheck {
 	if math.IsInf(vd, 1) {
 		vd = 0
 	}
+	unlabelled := *d.MaxUnreadable
+	if d.NoLabels {
+		unlabelled = 1
+	}
 	return []dataCheck{
 		{"issued.unjudgeable", atMost, 0, true, promises},
 		{"issued.invalid", atMost, 0, true, promises},
@@ -36,7 +40,7 @@ func (g *Gate) dataChecks() []dataCheck {
 		{"issued.approved", atMost, vd, true, promises},
 		{"issued.needless", atMost, 0, true, "leave them out"},
 		{"unreadable_rows", atMost, *d.MaxUnreadable, false, "mend the data"},
-		{"unlabelled_rows", atMost, *d.MaxUnreadable, false, "add the outcomes"},
+		{"unlabelled_rows", atMost, unlabelled, false, "add the outcomes, accept with --no-labels that there are none"},
 		{"balanced_accuracy", atLeast, 0.5, false, "check data.label, data.favourable and target of the task"},
 	}
 }

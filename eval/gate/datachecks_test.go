@@ -94,3 +94,18 @@ func TestMarginOfIssuedPromises(t *testing.T) {
 		must.Same(t, want, g.Needs(issued).Margins)
 	}
 }
+
+// Without outcomes the direction cannot be checked: a swapped class passed.
+func TestNoOutcomes(t *testing.T) {
+	t.Parallel()
+	r := broken(0, 1000)
+	r.Population.Read, r.Population.UnlabelledRows = 1000, eval.Tally{Value: 1, Num: 1000, Den: 1000}
+	for labels, want := range map[string]Verdict{"": Inconclusive, "labels: none\n": Pass} {
+		g := must.Get(Parse("gate.yaml", []byte("version: 1\n"+labels+"checks: [{metric: vd, max: 0.02}]\n")))(t)
+		report := Judge(g, r, nil)
+		must.Same(must.In(t, labels), want, report.Verdict)
+		must.Has(t, strings.Join(report.Notes, "\n"), "no outcome is known")
+	}
+	_, err := Parse("gate.yaml", []byte("version: 1\nlabels: some\nchecks: [{metric: vd, max: 0.02}]\n"))
+	must.Fail(t, err, `invalid value "some": want none`)
+}

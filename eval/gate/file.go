@@ -76,6 +76,17 @@ func (d *gateDecoder) text(dst *string) config.Value {
 	}).With("minLength", 1)
 }
 
+// only is a key that has one value.
+func (d *gateDecoder) only(dst *bool, word string) config.Value {
+	return config.As(dst, config.Type("string"), func(n ast.Node) (bool, bool) {
+		s, ok := d.ReadText(n)
+		if ok && s != word {
+			d.Errorf(n, "invalid value %q: want %s", s, word)
+		}
+		return true, ok && s == word
+	}).With("enum", []string{word})
+}
+
 func (d *gateDecoder) number(dst **float64) config.Value {
 	return config.As(dst, config.Type("number"), func(n ast.Node) (*float64, bool) {
 		x, ok := d.ReadNumber(n)
@@ -140,13 +151,8 @@ func (d *gateDecoder) gateKeys(g *Gate, p *filePlaces) []config.Key {
 		{Name: "looks", Value: d.Count(&g.Looks, 1)},
 		{Name: "one_sided", Value: d.Flag(&g.OneSided)},
 		{Name: "max_unreadable", Value: d.limit(&g.MaxUnreadable).With("minimum", 0).With("maximum", 1)},
-		{Name: "calibration_record", Value: config.As(&g.NeedsRecord, config.Type("string"), func(n ast.Node) (bool, bool) {
-			s, ok := d.ReadText(n)
-			if ok && s != "required" {
-				d.Errorf(n, "invalid value %q: want required", s)
-			}
-			return true, ok && s == "required"
-		}).With("enum", []string{"required"})},
+		{Name: "labels", Value: d.only(&g.NoLabels, "none")},
+		{Name: "calibration_record", Value: d.only(&g.NeedsRecord, "required")},
 		{Name: "verified_encoding", Value: d.Flag(&g.NeedsEncoding)},
 		{Name: "intended_use", Value: d.text(&g.IntendedUse)},
 		{Name: "approver", Value: d.text(&g.Approver)},

@@ -52,6 +52,8 @@ type Gate struct {
 	// MaxUnreadable is the largest share of unreadable rows, and of people without an outcome, see dataCheck;
 	// nil = eval.MuchUnreadable.
 	MaxUnreadable *float64
+	// NoLabels accepts that nobody's outcome is known, so that nothing shows which class is favourable.
+	NoLabels bool
 	// NeedsRecord says that there is no verdict unless it is known which rows the model was calibrated on.
 	NeedsRecord bool
 	// NeedsEncoding says that there is no verdict unless scores of the model's owner have verified the encoding.

@@ -35,6 +35,9 @@ func Judge(g *Gate, r, previous *eval.Result) *Report {
 		}
 	}
 	report.noteReverse(g, r)
+	if r != nil && r.Population.Read > 0 && r.Population.Labelled == 0 {
+		report.note("no outcome is known: that the favourable class is the right one is unverified")
+	}
 	report.Findings = append(report.Findings, j.dataChecks()...)
 	report.conclude()
 	report.advise(r != nil && r.Settings.Sample > 0 && r.Population.Evaluated < r.Population.Refused)
