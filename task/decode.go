@@ -260,6 +260,10 @@ func (d *fileDecoder) targetKeys(t *Target) []key {
 		{Name: "margin", Value: d.From0(&t.Margin), Keep: true},
 		{Name: "output", Value: config.Word(&d.Decoder, &t.Output, "logits", "probabilities")},
 		{Name: "threshold", Value: d.Number(&t.Threshold)},
+		{
+			Name:  "accuracy",
+			Value: d.Within(&t.Accuracy, "between 0 and 1", 0, 1).With("minimum", 0).With("maximum", 1),
+		},
 	}
 }
 

@@ -74,6 +74,8 @@ type Target struct {
 	Output string
 	// Threshold is what the favourable class's probability (0: 0.5), or its logit less the other's, must exceed.
 	Threshold float64
+	// Accuracy is that of the model on such data as its owner knows it, 0 where the file does not say.
+	Accuracy float64
 }
 
 // Link makes another feature change with one, free of cost. The linked feature is not Actionable. Several links to one

@@ -233,7 +233,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 		return cli.Wrap(fmt.Errorf("%s does not fit %s: %s", args[0], f.data, message.Count(n, "problem")),
 			"each problem in the list says what to change")
 	}
-	return f.record(e, args, t, verified)
+	return f.record(e, args, t, r.Verification)
 }
 
 func (in *opened) margins(ctx context.Context, e *env, path string, x []float32) (_ []float32, err error) {

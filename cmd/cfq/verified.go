@@ -60,7 +60,7 @@ func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verifi
 		return nil
 	}
 	r := draft.Record{Encoding: t.EncodingHash(), Verification: *v}
-	if _, r.Model, err = codec.Digest(paths[1]); err == nil {
+	if _, r.Model, err = codec.Digest(paths[1]); err == nil && f.scores != "" {
 		_, r.Scores, err = fileHash(f.scores)
 	}
 	if err != nil {
@@ -99,8 +99,8 @@ func (d *evaluation) encoding(needed bool) (record report.File, says string, err
 		return record, "", err
 	}
 	if needed && path == "" {
-		return record, "", cli.Usagef("`cfq task check TASK -d DATA MODEL --scores SCORES` verifies it",
-			"the gate needs a verified encoding: %s", says)
+		return record, "", cli.Usagef("`cfq task check TASK -d DATA MODEL --scores SCORES` verifies it; without SCORES, "+
+			"target.accuracy in TASK does", "the gate needs a verified encoding: %s", says)
 	}
 	record, err = source(path)
 	return record, says, err
@@ -126,8 +126,14 @@ func verification(taskPath string, t *task.Task, sum string) (path, says string,
 		return "", text + path + " is about another original.", nil
 	case !all.List[i].Verified():
 		return "", text + "the scores of " + path + " do not verify it.", nil
+	case all.List[i].Accuracy > 0 && all.List[i].Accuracy != t.Target.Accuracy:
+		return "", text + path + " is about another target.accuracy.", nil
 	}
 	r := all.List[i]
+	if r.Accuracy > 0 {
+		return path, fmt.Sprintf("The encoding is verified: the original's accuracy on %s is the one that the task file "+
+			"states.", message.Count(r.Rows, "row")), nil
+	}
 	says = fmt.Sprintf("The encoding is verified: the original gives the scores that its owner has of %s.",
 		message.Count(r.Rows, "row"))
 	if n := len(r.Unseen); n > 0 {

@@ -9,6 +9,7 @@ import (
 
 	"cfq/internal/lists"
 	"cfq/internal/message"
+	"cfq/internal/statistics"
 	"cfq/task"
 )
 
@@ -38,7 +39,7 @@ type Report struct {
 	Features []Column         `json:"features"`        // in the order of the model's inputs
 	Rules    []task.RuleCount `json:"rules"`           // in the order of the task file
 	Score    *Score           `json:"score,omitempty"` // nil without a model or outcomes
-	// Encoding is "verified" or "contradicted" by scores, "unverified" when none were compared, "" without a model.
+	// Encoding is "verified" or "contradicted" by scores or the accuracy, else "unverified"; "" without a model.
 	Encoding     string        `json:"encoding,omitempty"`
 	Verification *Verification `json:"verification,omitempty"`
 	Findings     []Finding     `json:"findings"` // problems first
@@ -114,6 +115,7 @@ func Check(t *task.Task, open []Question, p *task.People, rules []task.RuleCount
 	}
 	if margins != nil {
 		c.model(margins)
+		c.accuracy()
 	}
 	if verified != nil {
 		c.scores(verified)
@@ -337,6 +339,36 @@ func (c *checker) rule(r task.RuleCount) {
 
 // rounded is a difference that may be one of scores with three digits.
 const rounded = 1.1e-3
+
+// minAccuracyRows is how many rows an accuracy needs to verify an encoding.
+const minAccuracyRows = 200
+
+// accuracy compares the accuracy that the task states with that on the data. It never says what the latter is: a
+// number that was copied from here would verify nothing.
+func (c *checker) accuracy() {
+	s, stated := c.r.Score, c.t.Target.Accuracy
+	if s == nil || stated == 0 {
+		return
+	}
+	right := int(math.Round(s.Accuracy * float64(s.Rows)))
+	lo := statistics.ClopperPearsonLower(right, s.Rows, 0.975)
+	hi := statistics.ClopperPearsonUpper(right, s.Rows, 0.975)
+	switch {
+	case stated < lo || stated > hi:
+		c.r.Encoding = "contradicted"
+		c.find(Problem, "target.accuracy", 0, "it is not the model's on these %s: either they are of another kind than its "+
+			"owner's, or the encoding is another: compare order, values, mean and std with the training script",
+			message.Count(s.Rows, "row"))
+	case s.Rows < minAccuracyRows:
+		c.find(Warning, "target.accuracy", 0, "%s with known outcome verify no encoding; want %d or more",
+			message.Count(s.Rows, "row"), minAccuracyRows)
+	case lo <= s.Majority && s.Majority <= hi:
+		c.find(Warning, "target.accuracy", 0, "it verifies no encoding: on %s it is not told from that of always naming the "+
+			"more frequent outcome", message.Count(s.Rows, "row"))
+	default:
+		c.r.Encoding, c.r.Verification = "verified", &Verification{Rows: s.Rows, Accuracy: stated}
+	}
+}
 
 func (c *checker) scores(v *Verification) {
 	c.r.Verification = v

@@ -257,3 +257,83 @@ func parse(t testing.TB, text string) *task.Task {
 	t.Helper()
 	return must.Get(task.Parse("task.yaml", []byte(text)))(t)
 }
+
+// ramp is 300 people of whom those with an income above 150 are good, and how far a model decides each so, which is
+// wrong of some.
+func ramp(wrong int) (data string, margins []float32) {
+	var b strings.Builder
+	b.WriteString("income,label\n")
+	for i := range 300 {
+		good := i > 150
+		fmt.Fprintf(&b, "%d,%s\n", i, map[bool]string{true: "good", false: "bad"}[good])
+		if good == (i%(300/max(wrong, 1)) != 0 || wrong == 0) {
+			margins = append(margins, 1)
+		} else {
+			margins = append(margins, -1)
+		}
+	}
+	return b.String(), margins
+}
+
+func TestAccuracyVerifies(t *testing.T) {
+	t.Parallel()
+	const text = head + "features: [{name: income, kind: numeric, bounds: [0, 299], step: 1}]\ntarget: {accuracy: %s}\n"
+	for _, c := range []struct {
+		stated         string
+		rows, wrong    int
+		encoding, find string
+	}{
+		{"0.9", 300, 30, "verified", ""},
+		{"0.87", 300, 30, "verified", ""},
+		{"0.80", 300, 30, "contradicted", "problem: target.accuracy: it is not the model's on these 300 rows"},
+		{"0.98", 300, 30, "contradicted", "problem: target.accuracy: it is not the model's"},
+		{"0.9", 180, 30, "unverified", "warning: target.accuracy: 180 rows with known outcome verify no encoding"},
+		{"0.5", 300, 150, "unverified", "warning: target.accuracy: it verifies no encoding: on 300 rows"},
+	} {
+		data, margins := ramp(c.wrong)
+		data = strings.Join(strings.SplitAfter(data, "\n")[:c.rows+1], "")
+		r := check(t, fmt.Sprintf(text, c.stated), data, margins[:c.rows])
+		must.Same(must.In(t, c.stated), c.encoding, r.Encoding)
+		must.Same(t, c.encoding == "verified", r.Verification != nil && r.Verification.Verified())
+		at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.About == "target.accuracy" })
+		if (at >= 0) != (c.find != "") {
+			t.Errorf("%s: %+v", c.stated, r.Findings)
+		} else if at >= 0 {
+			r.Findings = r.Findings[at : at+1]
+			findings(t, r, []string{c.find})
+			must.Same(t, false, strings.Contains(r.Findings[0].Text, "0.9"))
+		}
+	}
+}
+
+func TestCompareScalings(t *testing.T) {
+	t.Parallel()
+	const text = head + "features: [{name: income, kind: numeric, mean: %v, std: %v, bounds: [0, 299], step: 1}]\n"
+	data, margins := ramp(0)
+	for _, c := range []struct {
+		mean, std, limit float64 // of the task; above limit the model approves
+		want             string
+	}{
+		{149.5, 86.6, 0.01, ""},
+		{149.5, 86.6, 0.504, "with numbers between 0 and 1"},
+		{149.5, 86.6, 150.5, "with numbers as they are"},
+		{0, 1, 0.01, "with numbers standardised by these data"},
+		{0, 299, 0.504, ""},
+	} {
+		text := fmt.Sprintf(text, c.mean, c.std)
+		tk := parse(t, text)
+		people := must.Get(task.Read(t.Context(), write(t, "data.csv", data), tk, task.ReadOptions{}))(t)
+		r := check(t, text, data, margins)
+		r.Findings = nil
+		must.Do(t, r.CompareScalings(tk, people, func(x []float32) ([]float32, error) {
+			out := slices.Clone(x)
+			for i := range out {
+				out[i] -= float32(c.limit)
+			}
+			return out, nil
+		}))
+		if (len(r.Findings) > 0) != (c.want != "") || c.want != "" && !strings.Contains(r.Findings[0].Text, c.want) {
+			t.Errorf("%+v: %+v", c, r.Findings)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -16,17 +17,19 @@ const maxSample = 2000
 type scaling struct {
 	name      string
 	pixels    bool
-	mean, std float64 // std 0: those of the data
+	mean, std float64 // std 0: those of the data, or its least value and its range
+	between   bool
 }
 
 func scalings() []scaling {
 	return []scaling{
-		{"numbers as they are", false, 0, 1},
-		{"pixels as bytes (std: 1)", true, 0, 1},
-		{"pixels between 0 and 1 (std: 255)", true, 0, 255},
-		{"pixels between -1 and 1 (mean: 127.5, std: 127.5)", true, 127.5, 127.5},
-		{"numbers standardised by these data", false, 0, 0},
-		{"pixels standardised by these data", true, 0, 0},
+		{"numbers as they are", false, 0, 1, false},
+		{"pixels as bytes (std: 1)", true, 0, 1, false},
+		{"pixels between 0 and 1 (std: 255)", true, 0, 255, false},
+		{"pixels between -1 and 1 (mean: 127.5, std: 127.5)", true, 127.5, 127.5, false},
+		{"numbers standardised by these data", false, 0, 0, false},
+		{"pixels standardised by these data", true, 0, 0, false},
+		{"numbers between 0 and 1 (mean: least value, std: range of these data)", false, 0, 0, true},
 	}
 }
 
@@ -38,7 +41,12 @@ func (r *Report) CompareScalings(
 	if r.Score == nil || t.Latent != nil {
 		return nil
 	}
-	some := people.Subset(task.AllRows(min(people.N, maxSample)))
+	known := slices.DeleteFunc(task.AllRows(people.N), func(i int) bool { return people.Labels[i] < 0 })
+	var sample []int // from all of the file, which may be sorted
+	for i := 0; i < len(known); i += (len(known)-1)/maxSample + 1 {
+		sample = append(sample, known[i])
+	}
+	some := people.Subset(sample)
 	own, err := decidedAsLabelled(some, margins)
 	if err != nil {
 		return err
@@ -76,7 +84,10 @@ func (s *scaling) apply(t *task.Task, have []Column, people *task.People) []floa
 			x = slices.Clone(people.X)
 		}
 		mean, std := s.mean, s.std
-		if std == 0 {
+		switch {
+		case s.between:
+			mean, std = span(n, c.At, people)
+		case std == 0:
 			std = 1
 			if have[i].Mean != nil && *have[i].Std != 0 {
 				mean, std = *have[i].Mean, *have[i].Std
@@ -93,6 +104,18 @@ func (s *scaling) apply(t *task.Task, have []Column, people *task.People) []floa
 		}
 	}
 	return x
+}
+
+// span returns the least value of a column and its range, 1 where that is 0.
+func span(n *task.Standardized, at []int, people *task.People) (least, size float64) {
+	var all []float64
+	for row := range people.N {
+		for _, j := range at {
+			all = append(all, n.FromInput(people.X[row*people.Dim+j]))
+		}
+	}
+	least = slices.Min(all)
+	return least, cmp.Or(slices.Max(all)-least, 1)
 }
 
 // clearGain is by how much more rows are right than before: 0 unless that is above 2 points and above three standard

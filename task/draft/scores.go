@@ -213,10 +213,15 @@ type Verification struct {
 	Unread int `json:"unread,omitempty"`
 	// Unseen are inputs about which the compared rows say nothing: they have one value in all of them.
 	Unseen []string `json:"unseen,omitempty"`
+	// Accuracy is what the task states and the rows confirm where no scores were compared, else 0.
+	Accuracy float64 `json:"accuracy,omitempty"`
 }
 
-// Verified says that all scores are those of the model's owner, and that enough of them tell something.
-func (v *Verification) Verified() bool { return v.Differ == 0 && v.Telling >= MinScores }
+// Verified says that all scores are those of the model's owner, and that enough of them tell something; or that the
+// accuracy is the one that the owner states.
+func (v *Verification) Verified() bool {
+	return v.Accuracy > 0 || v.Differ == 0 && v.Telling >= MinScores
+}
 
 // saturated is how near to 0 and 1 a probability says little about the inputs.
 const saturated = 1e-3
@@ -304,8 +309,14 @@ type Records struct {
 // RecordPath is the path of the records of a task file.
 func RecordPath(path string) string { return path + ".verified" }
 
-// Add adds a record, in place of one of the same model and of those of other encodings.
+// Add adds a record, in place of one of the same model and of those of other encodings. One of scores says more than
+// one of an accuracy, and stays.
 func (r *Records) Add(add Record) {
+	if add.Accuracy > 0 && slices.ContainsFunc(r.List, func(o Record) bool {
+		return o.Model == add.Model && o.Encoding == add.Encoding && o.Verified()
+	}) {
+		return
+	}
 	r.List = slices.DeleteFunc(r.List, func(o Record) bool { return o.Model == add.Model || o.Encoding != add.Encoding })
 	r.List = append(r.List, add)
 }

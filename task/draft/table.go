@@ -262,7 +262,8 @@ type profile struct {
 }
 
 func unknown(field string) bool {
-	return slices.Contains([]string{"", "?", "na", "n/a", "#n/a", "<na>", "nan", "null"}, strings.ToLower(strings.TrimSpace(field)))
+	field = strings.ToLower(strings.TrimSpace(field))
+	return slices.Contains([]string{"", "?", "na", "n/a", "#n/a", "<na>", "nan", "null"}, field)
 }
 
 // markers are the values of a category that mean "not known"; none when there is no other one.
