@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 
-	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
@@ -24,9 +23,15 @@ func Open(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error)
 		return openBehind(m, nil, nil, workers)
 	}
 	if m.Dim() != t.ModelDim() {
-		return nil, fmt.Errorf("the model has %d inputs, but the task's features make %d: "+
-			"each feature is one input, each value of a one-hot feature another, in the model's order%s", m.Dim(), t.ModelDim(),
-			lookedUp(m))
+		looks := ""
+		for _, c := range m.Columns() {
+			if c.Values != nil {
+				looks += fmt.Sprintf("; %s looks one of %d values up: write kind: onehot with these, or inputs: index", c.Name,
+					len(c.Values))
+			}
+		}
+		return nil, fmt.Errorf("the model has %d inputs, but the task's features make %d: each feature is one input, each "+
+			"value of a one-hot feature another, in the model's order%s", m.Dim(), t.ModelDim(), looks)
 	}
 	front, err := frontOf(t)
 	if err != nil {
@@ -54,20 +59,6 @@ func Require(t *task.Task, m *onnxio.Model) {
 	for _, c := range m.Columns() {
 		t.Require(c.First, c.Values, c.Strict, c.Blank)
 	}
-}
-
-func lookedUp(m *onnxio.Model) string {
-	var columns []string
-	for _, c := range m.Columns() {
-		if c.Values != nil {
-			columns = append(columns, c.Name+" "+message.Count(len(c.Values), "value"))
-		}
-	}
-	if columns == nil {
-		return ""
-	}
-	return "; it looks categories up, so write kind: onehot with as many values in the order of the model's, or inputs: " +
-		"index, for " + message.List(columns, 20)
 }
 
 // OpenWithoutFront is Open of a model that gets its own inputs.

@@ -359,12 +359,9 @@ func (c *checker) accuracy() {
 		c.find(Problem, "target.accuracy", 0, "it is not the model's on these %s: either they are of another kind than its "+
 			"owner's, or the encoding is another: compare order, values, mean and std with the training script",
 			message.Count(s.Rows, "row"))
-	case s.Rows < minAccuracyRows:
-		c.find(Warning, "target.accuracy", 0, "%s with known outcome verify no encoding; want %d or more",
-			message.Count(s.Rows, "row"), minAccuracyRows)
-	case lo <= s.Majority && s.Majority <= hi:
-		c.find(Warning, "target.accuracy", 0, "it verifies no encoding: on %s it is not told from that of always naming the "+
-			"more frequent outcome", message.Count(s.Rows, "row"))
+	case s.Rows < minAccuracyRows || lo <= s.Majority && s.Majority <= hi:
+		c.find(Warning, "target.accuracy", 0, "%s with known outcome verify no encoding: want %d or more, on which it is "+
+			"told from that of always naming the more frequent outcome", message.Count(s.Rows, "row"), minAccuracyRows)
 	default:
 		c.r.Encoding, c.r.Verification = "verified", &Verification{Rows: s.Rows, Accuracy: stated}
 	}

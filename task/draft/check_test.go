@@ -288,7 +288,7 @@ func TestAccuracyVerifies(t *testing.T) {
 		{"0.80", 300, 30, "contradicted", "problem: target.accuracy: it is not the model's on these 300 rows"},
 		{"0.98", 300, 30, "contradicted", "problem: target.accuracy: it is not the model's"},
 		{"0.9", 180, 30, "unverified", "warning: target.accuracy: 180 rows with known outcome verify no encoding"},
-		{"0.5", 300, 150, "unverified", "warning: target.accuracy: it verifies no encoding: on 300 rows"},
+		{"0.5", 300, 150, "unverified", "warning: target.accuracy: 300 rows with known outcome verify no encoding"},
 	} {
 		data, margins := ramp(c.wrong)
 		data = strings.Join(strings.SplitAfter(data, "\n")[:c.rows+1], "")

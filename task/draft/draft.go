@@ -296,15 +296,13 @@ func (d *drafter) declare(in *task.Feature, p *profile) feature {
 			zero = p.texts[1-i]
 		}
 		made := d.binary(&f, e.One, zero)
-		inputs := e.Coding
-		inputs.Shares = made.Shares
-		made.Coding = inputs
+		shares := made.Shares
+		made.Coding, made.Shares = e.Coding, shares
 	case *task.OneHot:
 		p.claim(e.Values)
 		made := d.category(&f, e.Values)
-		inputs := e.Coding
-		inputs.Shares = made.Shares
-		made.Coding = inputs
+		shares := made.Shares
+		made.Coding, made.Shares = e.Coding, shares
 		others := slices.DeleteFunc(slices.Clone(p.texts), func(v string) bool { return task.Find(e.Values, v) >= 0 })
 		if len(others) > 0 {
 			f.ask("the encoding does not list %s, so rows with it cannot be read: does it mean \"not known\" (then add it "+
