@@ -59,6 +59,7 @@ type modelHead struct {
 	raw      readout       // the output as it is
 	prob     readout       // the output as probabilities
 	unit     bool          // every number of the output that was seen lies in [0,1]
+	steps    bool          // and is 0, 1 or -1: a decision
 	logits   string        // the value that holds them
 	perRow   int           // number of logits per row, 1 for a single one
 	declared bool          // by Declare
@@ -177,6 +178,10 @@ func dense(g *graph.Graph, producers map[string]*graph.Node, value string) bool 
 
 func (m *Model) columns(value string) (int, error) {
 	t, ok := m.types[value]
+	if ok && !t.DType.IsFloat() && m.graph.Graph.IsOutput(value) {
+		return 0, fmt.Errorf("output %q holds %s, decisions without their margin: export the model with the scores that it "+
+			"decides by as an output, the input of %s", value, t.DType, decidedBy(m.graph.Graph, value))
+	}
 	if !ok || !t.DType.IsFloat() {
 		return 0, fmt.Errorf("the logits %q hold %s; a float tensor is needed", value, t.DType)
 	}
@@ -227,7 +232,7 @@ func (m *Model) readHead(ctx context.Context, e logitPath) error {
 	}
 	h.at = h.raw
 	h.decision.Meaning, h.certain, h.decision.Reason = judge(p, e)
-	h.unit = within(p, 0, 1)
+	h.unit, h.steps = within(p, 0, 1), h.decision.Meaning == Unknown && hard(p)
 	if found, ok := m.inGraph(seen, p); ok && h.unit {
 		h.prob = found
 	}
@@ -436,7 +441,7 @@ func judge(rows [][]float64, e logitPath) (_ Meaning, certain bool, reason strin
 	case same:
 		return Unknown, false, "it is the same for all rows that were tried"
 	case hard(rows):
-		return Unknown, false, "it is 0 or 1, a decision without its margin"
+		return Unknown, false, "it is 0, 1 or -1, a decision without its margin"
 	case unit && !single && sum < 2e-3:
 		return Probabilities, true, "rows in [0,1] that sum to 1"
 	case unit && single && !e.dense:
@@ -458,7 +463,19 @@ func judge(rows [][]float64, e logitPath) (_ Meaning, certain bool, reason strin
 }
 
 func hard(rows [][]float64) bool {
-	return !slices.ContainsFunc(slices.Concat(rows...), func(v float64) bool { return v != 0 && v != 1 })
+	return !slices.ContainsFunc(slices.Concat(rows...), func(v float64) bool { return v != 0 && math.Abs(v) != 1 })
+}
+
+func decidedBy(g *graph.Graph, output string) string {
+	producers := g.Producers()
+	n := producers[output]
+	for n != nil && slices.Contains([]string{"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"}, n.Op) {
+		n = producers[n.Input(0)]
+	}
+	if n == nil {
+		return "the last node"
+	}
+	return n.Label()
 }
 
 // inGraph looks for a value of the graph that holds the log-odds of the probabilities p.
@@ -549,6 +566,9 @@ func (m *Model) Declare(d Declared) (*Model, error) {
 	h := m.modelHead
 	name := fmt.Sprintf("output %q", h.decision.Output)
 	switch {
+	case h.steps:
+		return nil, fmt.Errorf("%s is a decision without its margin, which no declaration gives back: export the model with the "+
+			"score that it decides by as the output, the input of %s", name, decidedBy(m.graph.Graph, h.decision.Output))
 	case d.Output == "" && h.decision.Meaning == Unknown:
 		return nil, fmt.Errorf("%s is neither known as logits nor as probabilities: %s; declare it in the task file, "+
 			"as in `target: {output: probabilities, threshold: 0.5}` or `target: {output: logits, threshold: 0}`",

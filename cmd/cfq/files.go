@@ -20,10 +20,12 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort"
+	"cfq/onnxio/refuse"
 	"cfq/ptq"
 	"cfq/ptq/taskmodel"
 	"cfq/qat/fit"
 	"cfq/recourse/constraint"
+	"cfq/recourse/promise"
 	"cfq/task"
 	"cfq/task/draft"
 )
@@ -40,12 +42,14 @@ const (
 func runError(err error) error {
 	var input *ptq.InputError
 	var people *fit.InputError
+	var refused *refuse.Refusal
+	var none *promise.NoNumber
 	switch {
 	case errors.Is(err, ort.ErrNotFound):
 		return cli.WithCode(cli.Wrap(err,
 			"`cfq doctor` says where it is looked for; --ort-lib and CFQ_ORT_LIB name one of your own; "+
 				"`make ort` fetches one"), cli.RunFailed)
-	case errors.As(err, &input), errors.As(err, &people):
+	case errors.As(err, &input), errors.As(err, &people), errors.As(err, &refused), errors.As(err, &none):
 		return cli.WithCode(err, cli.Unusable)
 	}
 	return err
@@ -68,6 +72,9 @@ func unusableModel(path string, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, codec.ErrMissingData):
+		return cli.Wrap(fmt.Errorf("model: %w", err),
+			"the weights are in other files: copy them next to the model, under the names that the exporter gave them")
 	case errors.As(err, &unread):
 		return cli.Wrap(fmt.Errorf("model: %w", err),
 			"an exported ONNX model is needed here; data goes behind -d, the task file behind -t")

@@ -16,6 +16,9 @@ import (
 	"cfq/internal/cli"
 	"cfq/internal/extsort"
 	"cfq/internal/must"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/quant/verify"
 )
@@ -213,6 +216,37 @@ func TestErrorLines(t *testing.T) {
 	} {
 		if got := errorLines(stderr); got != want {
 			t.Errorf("%q of %q, want %q", got, stderr, want)
+		}
+	}
+}
+
+// TestUnusableModels: commands say with their code that a model cannot be used, and what is wrong with it.
+func TestUnusableModels(t *testing.T) {
+	orttest.Need(t)
+	dir := t.TempDir()
+	write := func(name string, change func(g *graph.Graph)) string {
+		m := must.Get(codec.ReadFile(loans("model.onnx")))(t)
+		change(m.Graph)
+		path := filepath.Join(dir, name)
+		must.Do(t, os.WriteFile(path, must.Get(codec.Marshal(m))(t), 0o600))
+		return path
+	}
+	nan := write("nan.onnx", func(g *graph.Graph) {
+		w := g.Inits[1]
+		w.Raw = slices.Repeat([]byte{0, 0, 0xc0, 0x7f}, w.Len())
+	})
+	steps := write("steps.onnx", func(g *graph.Graph) { g.Nodes[1].Op = "Round" })
+	elsewhere := write("elsewhere.onnx", func(g *graph.Graph) {
+		t := g.Inits[0]                                               // TensorProto.external_data and data_location
+		t.Extra = []byte("\x6a\x0d\x0a\x08location\x12\x01w\x70\x01") // that codec does not write itself
+		t.Raw = nil
+	})
+	for model, want := range map[string]string{nan: "no number (NaN)", steps: "move in steps", elsewhere: "does not exist"} {
+		_, _, err := call(t.Context(), "recourse", model, "-d", loans("test.csv"), "-t", loans("task.yaml"),
+			"-o", filepath.Join(dir, "promises.csv"))
+		must.Fail(t, err, want)
+		if cli.Code(err) != cli.Unusable || strings.Contains(cli.HintOf(err), "exported ONNX model is needed") {
+			t.Errorf("%v: code %d, hint %q", err, cli.Code(err), cli.HintOf(err))
 		}
 	}
 }

@@ -202,3 +202,31 @@ func TestSaturatedHead(t *testing.T) {
 		must.Same(must.In(t, name), want, loaded.Decision().Meaning)
 	}
 }
+
+// A decision without its margin is one whatever the task declares.
+func TestDecisionHead(t *testing.T) {
+	e := orttest.Need(t)
+	to := func(b *graph.Builder, v string, d graph.DType) string {
+		return b.Op("Cast", []string{v}, graph.IntAttr("to", int64(d)))
+	}
+	for want, build := range map[string]func(b *graph.Builder) (string, graph.DType){
+		"Greater": func(b *graph.Builder) (string, graph.DType) {
+			return to(b, b.Op("Greater", []string{"z", one(b, 0)}), graph.Float), graph.Float
+		},
+		"Less": func(b *graph.Builder) (string, graph.DType) {
+			return to(b, b.Op("Less", []string{"z", one(b, 0)}), graph.Int64), graph.Int64
+		},
+		"Sign": func(b *graph.Builder) (string, graph.DType) { return b.Op("Sign", []string{"z"}), graph.Float },
+	} {
+		m := newMLP(3, 1, 7).model(rows())
+		out, dtype := build(graph.NewBuilder(m.Graph, "h."))
+		m.Graph.Outputs = []graph.Value{{Name: out, DType: dtype}}
+		for _, declared := range []onnxio.Meaning{"", onnxio.Logits, onnxio.Probabilities} {
+			loaded, err := onnxio.FromGraph(t.Context(), m, e)
+			if err == nil {
+				_, err = New(loaded, Options{Output: declared})
+			}
+			must.Fail(must.In(t, want, declared), err, "the input of "+want+" node")
+		}
+	}
+}

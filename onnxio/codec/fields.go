@@ -304,7 +304,9 @@ func (c *modelCoder) tensor(t *graph.Tensor, p *onnxpb.TensorProto) {
 			return
 		}
 		if err := c.contents(t, p); err != nil {
-			c.bad(err)
+			if !errors.Is(err, errReported) {
+				c.bad(err)
+			}
 			t.Raw, t.Dims = nil, []int64{0} // one mistake is one error: without elements, t has nothing else to object to
 		}
 		p.RawData = nil

@@ -202,6 +202,11 @@ type external struct {
 	total int64 // bytes of all tensors that were read
 }
 
+// ErrMissingData is wrapped by the error for a file with weights that is not there.
+var ErrMissingData = errors.New("does not exist next to the model")
+
+var errReported = errors.New("another tensor has reported its file")
+
 type dataFile struct {
 	size, read int64
 	regions    map[[2]int64][]byte
@@ -291,8 +296,10 @@ func natural(p *onnxpb.StringStringEntryProto) (int64, error) {
 }
 
 func (e *external) file(location string) (*dataFile, error) {
-	if f, ok := e.files[location]; ok {
+	if f, ok := e.files[location]; f != nil {
 		return f, nil
+	} else if ok {
+		return nil, errReported
 	}
 	if e.root == nil {
 		root, err := os.OpenRoot(e.dir)
@@ -304,7 +311,8 @@ func (e *external) file(location string) (*dataFile, error) {
 	info, err := e.root.Stat(location)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("external data file %q does not exist next to the model", filepath.ToSlash(location))
+		e.files[location] = nil
+		return nil, fmt.Errorf("external data file %q %w", filepath.ToSlash(location), ErrMissingData)
 	case err != nil:
 		return nil, fmt.Errorf("external data: %w", err)
 	case !info.Mode().IsRegular():

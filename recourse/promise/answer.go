@@ -27,6 +27,14 @@ type Answer struct {
 	Search *recourse.Action // what the search alone says, where the line has a proof
 }
 
+// NoNumber is why the person in a line of the data has no answer: the model gives no number, and so no decision.
+type NoNumber struct{ Line int }
+
+func (n *NoNumber) Error() string {
+	return fmt.Sprintf("the model gives no number (NaN) for the person in line %d, and so no decision: export it after a "+
+		"training that did not diverge, or leave such rows out", n.Line)
+}
+
 // Solve answers people, who can change what set says; progress is told how many are done. Those without a proof have
 // the action of the search, so they are never worse off with Exact than without.
 func (s *Solver) Solve(ctx context.Context, set *constraint.Set, people *task.People, progress func(done, total int),
@@ -38,6 +46,11 @@ func (s *Solver) Solve(ctx context.Context, set *constraint.Set, people *task.Pe
 	before, err := stated.Margins(ctx, people.X)
 	if err != nil {
 		return nil, err
+	}
+	for i, m := range before {
+		if math.IsNaN(float64(m)) {
+			return nil, &NoNumber{people.Line(i)}
+		}
 	}
 	o := s.Options
 	var proved []recourse.Action
