@@ -21,7 +21,9 @@ import (
 	"cfq/task"
 )
 
-const hintInconclusive = "judge with more people, or with a larger limit if you can defend it"
+const hintInconclusive = "with new people, `cfq gate %[1]s %[2]s -d MORE -t %[3]s` with the same checks is another look; " +
+	"`cfq quantize %[1]s -d DATA -t %[3]s -o %[2]s --overwrite --target-vd %[4]s`, or with a larger --budget, makes a model " +
+	"that fewer people can judge"
 
 type gateFlags struct {
 	evaluationFlags
@@ -84,27 +86,48 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := f.dropReports(args); err != nil {
+		return err
+	}
 	g, err := f.gate(e.flags)
 	if err != nil {
 		return err
 	}
-	outputs := append(f.outputs(), f.looks.file(args[1])...)
-	if err := cli.Distinct([]string{f.file, f.previous, f.record}, outputs); err != nil {
-		return err
-	}
 	var judged *gate.Report
-	work := func(d *evaluation) (*report.Document, error) {
-		doc, err := f.judge(ctx, d, g)
-		if err == nil {
+	work := func(d *evaluation) (doc *report.Document, err error) {
+		if doc, err = f.judge(ctx, d, g); err == nil {
 			judged = doc.Gate
 		}
 		return doc, err
 	}
-	if err := evaluate(ctx, e, &f.evaluationFlags, args, report.Views(), work); err != nil {
+	err = evaluate(ctx, e, &f.evaluationFlags, args, report.Views(), work)
+	if err != nil {
+		judged = nil
+	}
+	f.looks.record(e, judged)
+	if err != nil {
 		return err
 	}
-	f.looks.record(e, g, judged)
-	return f.verdict(e, judged)
+	return f.verdict(e, args, judged)
+}
+
+// dropReports removes the reports that this run replaces: what an earlier run wrote must not stand next to one that
+// fails.
+func (f *gateFlags) dropReports(args []string) error {
+	inputs := append(f.inputs(args), f.file, f.previous, f.record)
+	outputs := append(f.outputs(), f.looks.file(args[1])...)
+	if err := cli.Distinct(inputs, outputs); err != nil || !f.overwrite {
+		return err
+	}
+	for _, spec := range f.reports {
+		_, path, _ := strings.Cut(spec, ":")
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+			if err := os.Remove(path); err != nil {
+				return cli.WithCode(err, cli.Unusable)
+			}
+		}
+	}
+	return nil
 }
 
 func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*report.Document, error) {
@@ -138,8 +161,11 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 	if err != nil {
 		return nil, err
 	}
-	if err := f.looks.check(d, g); err != nil {
+	if g, err = f.looks.plan(d, g); err != nil {
 		return nil, err
+	}
+	if f.confidence = g.Needs(f.promises != "").Confidence; d.tabled != nil {
+		d.tabled.settings.Confidence, d.tabled.o.Confidence = f.confidence, f.confidence
 	}
 	r, broken, err := d.measureFor(ctx, needs, d.e.given("certify"))
 	if err != nil {
@@ -267,7 +293,10 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 		return nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")
 	}
 	settle(f, fs, "looks", g.Looks != 0, &g.Looks, f.looks.planned)
-	if f.looks.path == noLooks {
+	switch {
+	case f.looks.path != noLooks && g.Looks == 0:
+		g.Looks = gate.OpenLooks
+	case f.looks.path == noLooks:
 		f.notes = append(f.notes, "--looks-file none: whether this model was judged before was not checked")
 	}
 	g.OneSided, g.NeedsEncoding = g.OneSided || f.oneSided, g.NeedsEncoding || f.verified
@@ -343,7 +372,8 @@ func identified(f report.File) string {
 	return fmt.Sprintf("%s (%.12s)", f.Name, f.SHA256)
 }
 
-func (f *gateFlags) verdict(e *env, r *gate.Report) error {
+func (f *gateFlags) verdict(e *env, models []string, r *gate.Report) error {
+	hint := fmt.Sprintf(hintInconclusive, models[0], models[1], f.task, cmp.Or(f.limits[0], "0.02"))
 	var which []string
 	for i := range r.Findings {
 		if x := &r.Findings[i]; !x.OK() && x.Verdict == r.Verdict {
@@ -365,8 +395,8 @@ func (f *gateFlags) verdict(e *env, r *gate.Report) error {
 		e.msg.Warn("%v; --on-inconclusive pass lets it through", err)
 		return nil
 	case f.onInconclusive == toFail:
-		return cli.WithCode(cli.Wrap(fmt.Errorf("%w; --on-inconclusive fail makes it one", err), hintInconclusive),
+		return cli.WithCode(cli.Wrap(fmt.Errorf("%w; --on-inconclusive fail makes it one", err), hint),
 			cli.Missed)
 	}
-	return cli.WithCode(cli.Wrap(err, hintInconclusive), cli.Inconclusive)
+	return cli.WithCode(cli.Wrap(err, hint), cli.Inconclusive)
 }

@@ -172,12 +172,16 @@ func (f *evaluationFlags) outputs() (paths []string) {
 	return paths
 }
 
-func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *evaluation, err error) {
-	known := f.peopleFlags.paths(paths...)
-	for _, p := range paths {
+func (f *evaluationFlags) inputs(models []string) []string {
+	known, _ := tables(f.tables) // an error is said when they are read
+	for _, p := range models {
 		known = append(known, record.Path(p))
 	}
-	if err := cli.Distinct(known, f.outputs()); err != nil {
+	return append(known, f.paths(models...)...)
+}
+
+func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *evaluation, err error) {
+	if err := cli.Distinct(f.inputs(paths), f.outputs()); err != nil {
 		return nil, err
 	}
 	d := &evaluation{e: e, f: f, end: collectSeldom()}

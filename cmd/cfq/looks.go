@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"cfq/eval/gate"
 	"cfq/internal/cli"
+	"cfq/internal/tempfile"
 )
 
 const looksSuffix = ".looks"
@@ -22,10 +24,10 @@ type looksFlags struct {
 	path    string // of the record; noLooks, or "" for the one next to the model
 	again   bool
 
-	known       *gate.Looks
+	known       *gate.Looks // nil when nothing is recorded
 	fingerprint string
-	seen        bool
-	notes       []string // for the report
+	gate        *gate.Gate // of this look
+	notes       []string   // for the report
 }
 
 func (f *looksFlags) variables() variables {
@@ -42,68 +44,101 @@ func (f *looksFlags) file(model string) []string {
 	return []string{f.path}
 }
 
-func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
-	model := d.sources[1].SHA256
-	f.known = &gate.Looks{Model: model}
-	if f.path == noLooks {
-		return nil
+// plan returns the gate of this look, which is recorded from now on: others that begin meanwhile are further looks.
+func (f *looksFlags) plan(d *evaluation, g *gate.Gate) (*gate.Gate, error) {
+	if f.gate = g; f.path == noLooks {
+		return g, nil
 	}
+	model := d.sources[1].SHA256
 	beside := f.path == ""
 	f.path = f.file(d.paths[1])[0]
-	var err error
-	if f.known, err = gate.ReadLooks(f.path, model); err != nil {
-		return cli.WithCode(fmt.Errorf("looks file %s: %w", f.path, err), cli.Unusable)
+	defer tempfile.Lock(f.path)()
+	known, err := gate.ReadLooks(f.path, model)
+	if err != nil {
+		return nil, cli.WithCode(fmt.Errorf("looks file %s: %w", f.path, err), cli.Unusable)
 	}
-	if len(f.known.Looks) == 0 && !(beside && f.ofCopy(model)) { // the same note before and after a look that passes
+	f.fingerprint = f.evidence(d)
+	known.Drop(f.fingerprint)                                  // of a run that was killed
+	if len(known.Looks) == 0 && !(beside && f.ofCopy(known)) { // the same note before and after a look that passes
 		f.notes = append(f.notes, fmt.Sprintf("there is no earlier look in %s: this counts as the first look at the model",
 			filepath.Base(f.path)))
 	}
-	h := sha256.New() // who was looked at
+	look := known.Seen(f.fingerprint)
+	if look != nil && !f.again {
+		return nil, cli.Usagef("bring new people: they are another look; --again repeats the evaluation",
+			"these people have judged %s already: %s", d.paths[1], look.Verdict)
+	}
+	g, err = known.Plan(g, f.fingerprint)
+	if f.gate = g; err != nil {
+		return nil, cli.Wrap(err, "quantize again, and judge that model; without --looks there is always another look")
+	}
+	if f.known = known; look != nil {
+		f.notes = append(f.notes, fmt.Sprintf("--again: these people judged this model before, and the verdict was %s",
+			look.Verdict))
+		return g, nil
+	}
+	known.Add(g, f.fingerprint, gate.Running, time.Now())
+	_ = f.write(known) // record says it
+	return g, nil
+}
+
+// evidence says who is looked at.
+func (f *looksFlags) evidence(d *evaluation) string {
+	h := sha256.New()
 	fmt.Fprintln(h, d.inputs.Data.SHA256, d.inputs.Promises.SHA256, strings.HasPrefix(d.f.rows, "!"),
 		d.inputs.RowsFile.SHA256, d.f.sample)
 	if d.f.sample > 0 {
 		fmt.Fprintln(h, d.f.seed)
 	}
-	f.fingerprint = fmt.Sprintf("%x", h.Sum(nil))
-	look := f.known.Seen(f.fingerprint)
-	switch f.seen = look != nil; {
-	case f.seen && !f.again:
-		return cli.Usagef("bring new people within the planned --looks; --again repeats the evaluation",
-			"these people have judged %s already: %s", d.paths[1], look.Verdict)
-	case f.seen:
-		f.notes = append(f.notes, fmt.Sprintf("--again: these people judged this model before, and the verdict was %s",
-			look.Verdict))
-		return nil
-	}
-	return cli.Wrap(f.known.Check(g), "plan looks before the first one: --looks, or looks in the gate file")
+	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-func (f *looksFlags) ofCopy(model string) bool {
+func (f *looksFlags) ofCopy(known *gate.Looks) bool {
 	dir := filepath.Dir(f.path)
 	names, _ := fs.Glob(os.DirFS(dir), "*"+looksSuffix) // an error would be one of the pattern
 	for _, name := range names {
-		if known, err := gate.ReadLooks(filepath.Join(dir, name), model); err == nil && len(known.Looks) > 0 {
-			f.known.Merge(known)
+		if o, err := gate.ReadLooks(filepath.Join(dir, name), known.Model); err == nil && len(o.Looks) > 0 {
+			known.Merge(o)
 			f.notes = append(f.notes, name+" is about the same model under another name: its looks count")
 		}
 	}
-	return len(f.known.Looks) > 0
+	return len(known.Looks) > 0
 }
 
-// record adds the verdict and its date. Without the file, the verdict stands all the same.
-func (f *looksFlags) record(e *env, g *gate.Gate, r *gate.Report) {
-	passed := r.Verdict == gate.Pass
-	if f.path == noLooks || !passed && (f.seen || !r.Looked(g)) {
+// record gives the look its verdict and date; without a report, there was none. When the file cannot be written, the
+// verdict stands all the same.
+func (f *looksFlags) record(e *env, r *gate.Report) {
+	if f.known == nil {
 		return
 	}
-	f.known.Add(g, f.fingerprint, r.Verdict, time.Now())
-	data, err := f.known.Encode()
+	defer tempfile.Lock(f.path)()
+	known, err := gate.ReadLooks(f.path, f.known.Model)
 	if err == nil {
-		err = cli.Write(f.path, cli.Content(data))
+		known.Drop(f.fingerprint)
+		passed := r != nil && r.Verdict == gate.Pass
+		if passed || r != nil && known.Seen(f.fingerprint) == nil && r.Looked(f.gate) {
+			known.Add(f.gate, f.fingerprint, r.Verdict, time.Now())
+		}
+		if err = f.write(known); passed && err != nil {
+			e.msg.Note("the date of the verdict was not recorded: %v", err)
+			return
+		}
 	}
-	if err != nil && passed {
-		e.msg.Note("the date of the verdict was not recorded: %v", err)
-	} else if err != nil {
+	if err != nil && r != nil {
 		e.msg.Warn("the look was not recorded: %v", err)
 	}
+}
+
+func (f *looksFlags) write(known *gate.Looks) error {
+	if len(known.Looks)+len(known.Passed) == 0 {
+		if err := os.Remove(f.path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	data, err := known.Encode()
+	if err != nil {
+		return err
+	}
+	return cli.Write(f.path, cli.Content(data))
 }

@@ -45,7 +45,8 @@ type Gate struct {
 	Margin     float64 // required logit margin of checks that name none; 0 = 0.1
 	MinPeople  int     // people needed for a verdict on a metric that is no share; 0 = 30
 	// Looks is how many evaluations of one model are planned; 0 = 1. They share the error that Confidence leaves, in equal
-	// parts (Bonferroni), so that no rule for when to look again makes a wrong pass more probable.
+	// parts (Bonferroni), so that no rule for when to look again makes a wrong pass more probable. With OpenLooks,
+	// Confidence is that of one of them, see [Looks.Plan].
 	Looks int
 	// OneSided leaves out the limits that Reverse adds.
 	OneSided bool
@@ -121,8 +122,10 @@ func (c *Check) replaces(reverse *Check, g *Gate) bool {
 func (g *Gate) withDefaults() Gate {
 	d := *g
 	d.Confidence, d.Margin, d.MinPeople = cmp.Or(d.Confidence, 0.95), cmp.Or(d.Margin, 0.1), cmp.Or(d.MinPeople, 30)
-	d.Looks = max(d.Looks, 1)
-	d.Confidence = 1 - (1-d.Confidence)/float64(d.Looks)
+	if d.Looks != OpenLooks {
+		d.Looks = max(d.Looks, 1)
+		d.Confidence = 1 - (1-d.Confidence)/float64(d.Looks)
+	}
 	if d.MaxUnreadable == nil {
 		x := eval.MuchUnreadable
 		d.MaxUnreadable = &x

@@ -125,7 +125,7 @@ func (j *judge) one(s *limitTest, r *eval.Result) Finding {
 	switch {
 	case f.Verdict != Inconclusive:
 	case s.Kind == metrics.Share:
-		f.Need = s.limit.need(v.Num, v.N, j.Confidence)
+		f.Need = s.limit.need(v.Num, v.N, j.next())
 	case s.Kind == metrics.Estimate && s.Requires != metrics.Timing:
 		f.Need = s.limit.needAbout(v, lo, hi)
 	}

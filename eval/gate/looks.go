@@ -85,8 +85,55 @@ func (l *Looks) Seen(evidence string) *Look {
 	return nil
 }
 
-// Check returns an error when another look would exceed the error that the gate's confidence leaves for all of them.
-func (l *Looks) Check(g *Gate) error {
+// OpenLooks is a number of looks that is not planned. Each spends spentShare of the error that those before it left: all
+// together spend less than the whole (Bonferroni), there is always another one, and the first needs few people more
+// than an only one (159 for 149 at a limit of 2 %; half of the error would need 183).
+const OpenLooks = -1
+
+const spentShare = 0.8
+
+// next is the confidence of a look after this one.
+func (g *Gate) next() float64 {
+	if g.Looks == OpenLooks {
+		return 1 - (1-g.Confidence)*(1-spentShare)
+	}
+	return g.Confidence
+}
+
+// Plan returns the gate with the confidence that a look at the evidence has. It is an error when the looks that were
+// planned, or others, have spent the error that the gate's confidence leaves.
+func (l *Looks) Plan(g *Gate, evidence string) (*Gate, error) {
+	x, again := *g, l.Seen(evidence)
+	if g.Looks != OpenLooks {
+		if again != nil {
+			return g, nil
+		}
+		return g, l.check(g)
+	}
+	x.Confidence = g.withDefaults().Confidence
+	total := 1 - x.Confidence
+	left := total
+	for _, look := range l.Looks {
+		left -= look.Error
+	}
+	switch {
+	case again != nil:
+		x.Confidence = 1 - again.Error
+	case left < total*1e-9:
+		return g, fmt.Errorf("earlier looks at the model were planned and spent the error of %s that confidence %s leaves",
+			percent(total), percent(x.Confidence))
+	default:
+		x.Confidence = task.Rounded(1-spentShare*left, 12)
+	}
+	return &x, nil
+}
+
+// Drop removes a look at the evidence that has no verdict.
+func (l *Looks) Drop(evidence string) {
+	l.Looks = slices.DeleteFunc(l.Looks, func(x Look) bool { return x.Evidence == evidence && x.Verdict == Running })
+}
+
+func (l *Looks) check(g *Gate) error {
 	d := g.withDefaults()
 	total, spent := (1-d.Confidence)*float64(d.Looks), 0.0
 	for _, x := range l.Looks {
@@ -126,6 +173,10 @@ func (r *Report) Looked(g *Gate) bool {
 func (r *Report) noteLooks(g *Gate) {
 	d := g.withDefaults()
 	switch {
+	case d.Looks == OpenLooks && r.Verdict == Pass:
+	case d.Looks == OpenLooks:
+		r.note("this look at the model has confidence %s, and one at more or new people %s: all together have the gate's",
+			percent(d.Confidence), percent(task.Rounded(d.next(), 12)))
 	case d.Looks > 1:
 		r.note("%d looks are planned: each has confidence %s, so that all together have %s", d.Looks,
 			percent(d.Confidence), percent(1-(1-d.Confidence)*float64(d.Looks)))

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -9,15 +10,23 @@ import (
 )
 
 // chase follows the number of people that a gate names until it passes, fails or has no look left, and says whether it
-// passes. In every look, fresh asks for new people instead of more.
+// passes. In every look, fresh asks for new people instead of more; with OpenLooks, each look is planned anew.
 func chase(g *Gate, rng *rand.Rand, looks int, fresh bool) bool {
-	k, n := 0, 0
-	for need := 149; looks > 0; looks-- {
+	k, n, l, open := 0, 0, &Looks{}, g.Looks == OpenLooks
+	for need := 159; looks > 0; looks-- {
 		if fresh {
 			k, n = 0, 0
 		}
 		k, n = k+binomial(rng, max(need-n, 1), 0.02), max(need, n+1)
-		switch f := Judge(g, broken(k, n), nil).Findings[0]; {
+		look, evidence := g, fmt.Sprint(looks)
+		if open {
+			var err error
+			if look, err = l.Plan(g, evidence); err != nil {
+				panic(err) // there is always another look
+			}
+			l.Add(look, evidence, Inconclusive, noon)
+		}
+		switch f := Judge(look, broken(k, n), nil).Findings[0]; {
 		case f.Verdict == Pass:
 			return true
 		case f.Verdict == Fail || f.Need > 20000:
@@ -39,39 +48,77 @@ func TestLooksKeepTheLevel(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		for _, looks := range []int{2, 3, 10} {
 			rng := rand.New(rand.NewPCG(uint64(looks), 5))
-			var planned, unplanned float64
+			var planned, open, unplanned float64
 			for range n {
 				if chase(&Gate{Looks: looks, Checks: maxVD(0.02)}, rng, looks, fresh) {
 					planned++
+				}
+				if chase(&Gate{Looks: OpenLooks, Checks: maxVD(0.02)}, rng, looks, fresh) {
+					open++
 				}
 				if chase(&Gate{Checks: maxVD(0.02)}, rng, looks, fresh) {
 					unplanned++
 				}
 			}
-			planned, unplanned = planned/float64(n), unplanned/float64(n)
-			t.Logf("%d looks, new people %v: planned %.4f, not planned %.4f", looks, fresh, planned, unplanned)
-			if planned > most || looks == 10 && unplanned < 0.06 {
-				t.Errorf("%d looks, new people %v: planned %.4f, not planned %.4f", looks, fresh, planned, unplanned)
+			planned, open, unplanned = planned/float64(n), open/float64(n), unplanned/float64(n)
+			t.Logf("%d looks, new people %v: planned %.4f, open %.4f, without a rule %.4f", looks, fresh, planned, open,
+				unplanned)
+			if planned > most || open > most || looks == 10 && unplanned < 0.06 {
+				t.Errorf("%d looks, new people %v: planned %.4f, open %.4f, without a rule %.4f", looks, fresh, planned, open,
+					unplanned)
 			}
 		}
 	}
 }
 
+// An open number of looks: each spends four fifths of what is left, and those to come never are refused.
+func TestOpenLooks(t *testing.T) {
+	open, l := &Gate{Looks: OpenLooks, Checks: maxVD(0.02)}, &Looks{Model: "m"}
+	var spent float64
+	for i, want := range []float64{0.96, 0.992, 0.9984, 0.99968} {
+		evidence := fmt.Sprint(i)
+		g := must.Get(l.Plan(open, evidence))(t)
+		must.Same(t, want, g.Confidence)
+		l.Add(g, evidence, Running, noon)
+		must.Same(t, want, must.Get(l.Plan(open, evidence))(t).Confidence)
+		l.Drop("another")
+		l.Drop(evidence) // its verdict comes
+		l.Add(g, evidence, Inconclusive, noon)
+		l.Drop(evidence)
+		if spent += l.Looks[i].Error; len(l.Looks) != i+1 || spent >= 0.05 {
+			t.Errorf("%+v", l)
+		}
+	}
+	// What the first asks for is enough in the second, whatever was spent as planned.
+	first := must.Get((&Looks{}).Plan(open, "a"))(t)
+	r := Judge(first, broken(0, 149), nil)
+	must.Has(t, strings.Join(r.Notes, "\n"), "confidence 96 %, and one at more or new people 99.2 %")
+	l = &Looks{}
+	l.Add(first, "a", r.Verdict, noon)
+	second := must.Get(l.Plan(open, "b"))(t)
+	must.Same(t, Pass, Judge(second, broken(0, r.Findings[0].Need), nil).Verdict)
+	must.Same(t, Inconclusive, Judge(second, broken(0, r.Findings[0].Need-1), nil).Verdict)
+	l = &Looks{}
+	l.Add(&Gate{Looks: 1}, "a", Inconclusive, noon)
+	_, err := l.Plan(open, "b")
+	must.Fail(t, err, "earlier looks at the model were planned and spent the error of 5 %")
+}
+
 func TestLooks(t *testing.T) {
 	once, thrice := &Gate{Checks: maxVD(0.02)}, &Gate{Looks: 3, Checks: maxVD(0.02)}
 	l := &Looks{Model: "m"}
-	if err := l.Check(once); err != nil || l.Seen("a") != nil {
+	if err := l.check(once); err != nil || l.Seen("a") != nil {
 		t.Error("nobody has looked yet", err)
 	}
 	for _, evidence := range []string{"a", "b", "c"} {
-		must.Do(must.In(t, evidence), l.Check(thrice))
+		must.Do(must.In(t, evidence), l.check(thrice))
 		l.Add(thrice, evidence, Inconclusive, noon)
-		must.Fail(t, l.Check(once), "")
+		must.Fail(t, l.check(once), "")
 	}
-	must.Fail(t, l.Check(thrice), "look 4 at the model, and 3 looks are planned: confidence 95 %")
+	must.Fail(t, l.check(thrice), "look 4 at the model, and 3 looks are planned: confidence 95 %")
 	data := must.Get(l.Encode())(t)
 	again := must.Get(parseLooks(data, "m"))(t)
-	if again.Seen("b") == nil || again.Seen("b").Verdict != Inconclusive || again.Check(thrice) == nil {
+	if again.Seen("b") == nil || again.Seen("b").Verdict != Inconclusive || again.check(thrice) == nil {
 		t.Errorf("%+v", again)
 	}
 	if other := must.Get(parseLooks(data, "n"))(t); len(other.Looks) != 0 || other.Model != "n" {
@@ -86,7 +133,7 @@ func TestLooks(t *testing.T) {
 	for range 2 {
 		passed.Add(once, "a", Pass, noon)
 	}
-	if err := passed.Check(once); err != nil || len(passed.Looks) != 0 || len(passed.Passed) != 1 ||
+	if err := passed.check(once); err != nil || len(passed.Looks) != 0 || len(passed.Passed) != 1 ||
 		passed.Seen("a") != nil || passed.Passed[0].Error != 0 || passed.Passed[0].Date != noon.Format(dateLayout) {
 		t.Errorf("%+v: %v", passed, err)
 	}

@@ -18,6 +18,8 @@ const (
 	Pass         Verdict = "PASS"         // the bound on the safe side of the limit
 	Fail         Verdict = "FAIL"         // the other bound beyond the limit
 	Inconclusive Verdict = "INCONCLUSIVE" // too few people, or nothing was measured
+
+	Running Verdict = "RUNNING" // of a look that has no verdict yet
 )
 
 // Report is the outcome of a gate.
