@@ -39,9 +39,9 @@ type canonicalModel struct {
 	spec       WriteSpec
 }
 
-// open brings a model into canonical form, balances the channel ranges of neighbouring layers if equalize is set, and
-// opens it for a task; nil is any task that it fits.
-func open(ctx context.Context, m *onnxio.Model, t *task.Task, spec WriteSpec, equalize bool, workers int) (
+// open brings a model into canonical form, balances channel ranges of neighbouring layers, the very unequal ones or all of
+// them (nil: none), and opens it for a task; nil is any task that it fits.
+func open(ctx context.Context, m *onnxio.Model, t *task.Task, spec WriteSpec, all *bool, workers int) (
 	*canonicalModel, error,
 ) {
 	if err := usable(ctx, m, t); err != nil { // a model that does not fit is refused as it was given
@@ -61,8 +61,8 @@ func open(ctx context.Context, m *onnxio.Model, t *task.Task, spec WriteSpec, eq
 		return nil, err
 	}
 	out.canonical = out.source
-	if equalize {
-		if out.canonical, out.equalized, err = quant.CrossLayerEqualize(out.source); err != nil {
+	if all != nil {
+		if out.canonical, out.equalized, err = quant.CrossLayerEqualize(out.source, *all); err != nil {
 			return nil, err
 		}
 	}
@@ -198,7 +198,7 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 	if p.set, err = actionSet(t, run.Overrides); err != nil {
 		return nil, err
 	}
-	if p.canonicalModel, err = open(ctx, m, t, r.Write, r.Round.CrossLayerEqualization, run.Workers); err != nil {
+	if p.canonicalModel, err = open(ctx, m, t, r.Write, &r.Round.CrossLayerEqualization, run.Workers); err != nil {
 		return nil, err
 	}
 	if p.layers, p.warnings, err = p.selectLayers(r.Allocate.KeepFloat); err != nil {

@@ -59,7 +59,8 @@ type RoundSpec struct {
 	Scales      string // what has a weight scale of its own
 	WeightRange calib.Range
 	ActRange    calib.Range
-	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted.
+	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted; without it,
+	// only very unequal ones are balanced.
 	CrossLayerEqualization bool
 }
 

@@ -312,7 +312,11 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 ) {
 	run.tell("read the model", 0, 0)
 	spec := WriteSpec{Runtime: f.Runtime, KeepMetadata: f.Recipe["write.keep-metadata"] == "true"}
-	from, err := open(ctx, m, nil, spec, f.Equalized, run.Workers)
+	var all *bool
+	if f.Equalized {
+		all = new(f.Recipe["round.cross-layer-equalization"] == "true")
+	}
+	from, err := open(ctx, m, nil, spec, all, run.Workers)
 	if err != nil {
 		return nil, inputError(err)
 	}

@@ -326,7 +326,7 @@ func TestCanonicalRealModels(t *testing.T) {
 		must.Do(must.In(t, path), err)
 		must.Same(must.In(t, path), want[kind], len(layers))
 		same(t, eng, m, c, 50, layers[0].In)
-		equalized, pairs, err := quant.CrossLayerEqualize(c)
+		equalized, pairs, err := quant.CrossLayerEqualize(c, true)
 		must.Do(must.In(t, path), err)
 		must.Same(must.In(t, path), len(layers)-1, len(pairs))
 		same(t, eng, m, equalized, 50, layers[0].In)

@@ -1,26 +1,29 @@
 package quant
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
-
-	"gonum.org/v1/gonum/floats"
+	"strings"
 
 	"cfq/onnxio/graph"
 )
 
-// CrossLayerEqualize equalizes the weight ranges of neighbouring dense layers (cross-layer equalization). Where layer a
-// feeds layer b alone, directly or through activations with f(s x) = s f(x) for s > 0, channel i of a (its row of
-// weights and its bias) is divided by s_i and column i of b multiplied by it: the network computes the same, and with
-// s_i = sqrt(max|W_a,i| / max|W_b,i|) both have the same range. In chains of layers one pair changes the next, so this
-// repeats until nothing changes. Channels whose weights are all zero on either side stay as they are.
+// CrossLayerEqualize equalizes the weight ranges of neighbouring layers (cross-layer equalization). Where layer a feeds
+// layer b alone, directly, through activations with f(s x) = s f(x) for s > 0 or through pools, channel i of a (its row
+// of weights and its bias) is divided by s_i and column i of b multiplied by it: the network computes the same.
 //
-// It returns a model of the same graph and a line of text for each equalized pair. The canonical model m does not
-// change.
+// Channels of very unequal ranges, see uneven, are equalized always, by powers of two, so that the network computes the
+// same to the bit. With all, every channel is, by s_i = sqrt(max|W_a,i| / max|W_b,i|): both have the same range. In
+// chains of layers one pair changes the next, so this repeats until nothing changes. Channels whose weights are all zero
+// on either side stay as they are then.
+//
+// It returns a model of the same graph and a line of text for each equalized pair; m itself when there is none. The
+// canonical model m does not change.
 //
 // Reference: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, 2019, section 4.1.
-func CrossLayerEqualize(m *graph.Model) (*graph.Model, []string, error) {
+func CrossLayerEqualize(m *graph.Model, all bool) (*graph.Model, []string, error) {
 	layers, err := FindLayers(m)
 	if err != nil {
 		return nil, nil, err
@@ -30,16 +33,10 @@ func CrossLayerEqualize(m *graph.Model) (*graph.Model, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	for range equalRounds {
-		change := 0.0
-		for _, p := range pairs {
-			change = max(change, p.step(numbers))
-		}
-		if change < equalEnough {
-			break
-		}
+	settle(pairs, numbers, uneven)
+	if all {
+		settle(pairs, numbers, unequal)
 	}
-	c := m.Clone()
 	var done []string
 	touched := map[string]bool{}
 	for _, p := range pairs {
@@ -54,6 +51,10 @@ func CrossLayerEqualize(m *graph.Model) (*graph.Model, []string, error) {
 			done = append(done, fmt.Sprintf("%q and %q: %d of %d channels", p.a.Node, p.b.Node, changed, p.a.Out))
 		}
 	}
+	if done == nil {
+		return m, nil, nil
+	}
+	c := m.Clone()
 	for i, t := range c.Graph.Inits {
 		if !touched[t.Name] {
 			continue
@@ -73,6 +74,27 @@ const (
 	equalEnough = 1e-5
 )
 
+// settle scales channels by what the ranges of rows and columns ask for, round by round.
+func settle(pairs []*equalPair, numbers map[string][]float64, factors func(rows, columns, biases []float64) []float64) {
+	for range equalRounds {
+		change := 0.0
+		for _, p := range pairs {
+			rows, columns := p.ranges(numbers)
+			by := factors(rows, columns, numbers[p.a.Bias])
+			for i, s := range by {
+				change = max(change, math.Abs(math.Log(s)))
+				p.factor[i] *= s
+			}
+			if by != nil {
+				p.scale(numbers, by)
+			}
+		}
+		if change < equalEnough {
+			return
+		}
+	}
+}
+
 type equalPair struct {
 	a, b   LayerInfo
 	factor []float64 // by which channels of a have been divided
@@ -85,7 +107,7 @@ func equalPairs(g *graph.Graph, layers []LayerInfo, numbers map[string][]float64
 	alone := func(name string) bool { return name == "" || len(readers[name]) == 1 && !g.IsOutput(name) }
 	byWeight := map[string]LayerInfo{}
 	for _, l := range layers {
-		if l.Fixed == "" && l.Conv == nil && l.W != nil && alone(l.Weight) && alone(l.Bias) && l.Weight != l.Bias {
+		if l.Fixed == "" && l.W != nil && alone(l.Weight) && alone(l.Bias) && l.Weight != l.Bias {
 			byWeight[l.Weight] = l
 			if numbers[l.Weight], err = inits[l.Weight].Doubles(); err == nil && l.Bias != "" {
 				numbers[l.Bias], err = inits[l.Bias].Doubles()
@@ -95,57 +117,141 @@ func equalPairs(g *graph.Graph, layers []LayerInfo, numbers map[string][]float64
 			}
 		}
 	}
+	f := &finder{g: g}
 	for _, l := range layers {
 		a, ok := byWeight[l.Weight]
-		b, next := byWeight[soleReader(readers, alone, l.Output)]
-		if ok && next && b.In == a.Out {
+		weight, reshaped := soleReader(readers, alone, l.Output)
+		b, next := byWeight[weight]
+		if ok && next && sameChannels(f, a, b, reshaped) {
 			pairs = append(pairs, &equalPair{a: a, b: b, factor: slices.Repeat([]float64{1}, a.Out)})
 		}
 	}
 	return pairs, nil
 }
 
-func soleReader(readers map[string][]*graph.Node, alone func(string) bool, value string) string {
+// soleReader follows a value to the only layer that reads it, and returns the name of its weights, "" where there is no
+// such layer, and the first value on the way that is reshaped.
+func soleReader(readers map[string][]*graph.Node, alone func(string) bool, value string) (weight, reshaped string) {
 	for alone(value) {
 		n := readers[value][0]
 		switch {
-		case n.Input(0) != value || slices.Contains(n.Inputs[1:], value) || len(n.Outputs) != 1:
-			return ""
-		case n.Is("Gemm"):
-			return n.Input(1)
-		case !n.Is("Relu") && !n.Is("LeakyRelu") && !n.Is("PRelu"):
-			return ""
+		case n.Input(0) != value || slices.Contains(n.Inputs[1:], value) || len(n.Outputs) != 1 || !n.Standard():
+			return "", ""
+		case n.Op == "Gemm", n.Op == "Conv" && reshaped == "":
+			return n.Input(1), reshaped
+		case Reshapes(n):
+			reshaped = cmp.Or(reshaped, value)
+		case reshaped == "" && strings.HasSuffix(n.Op, "Pool"):
+		case n.Op != "Relu" && n.Op != "LeakyRelu" && n.Op != "PRelu":
+			return "", ""
 		}
 		value = n.Outputs[0]
 	}
-	return ""
+	return "", ""
 }
 
-// step equalizes the pair once and returns how far the largest factor is from 1.
-func (p *equalPair) step(numbers map[string][]float64) float64 {
-	largest := 0.0
-	bias, next := numbers[p.a.Bias], numbers[p.b.Weight]
-	for i := range p.factor {
-		row := numbers[p.a.Weight][i*p.a.In : (i+1)*p.a.In]
-		var rb float64
-		for o := range p.b.Out {
-			rb = max(rb, math.Abs(next[o*p.b.In+i]))
-		}
-		s := math.Sqrt(floats.Norm(row, math.Inf(1)) / rb)
-		if !(s > 0) || math.IsInf(s, 0) {
-			continue // a dead channel
-		}
-		largest = max(largest, math.Abs(math.Log(s)))
-		p.factor[i] *= s
-		for j := range row {
-			row[j] /= s
-		}
-		if bias != nil {
-			bias[i] /= s
-		}
-		for o := range p.b.Out {
-			next[o*p.b.In+i] *= s
+// sameChannels reports whether b reads the channels of a in their order, see equalPair.reads.
+func sameChannels(f *finder, a, b LayerInfo, reshaped string) bool {
+	switch {
+	case b.Conv != nil:
+		return a.Conv != nil && b.Conv.Channels == a.Out
+	case a.Conv == nil:
+		return b.In == a.Out
+	}
+	size := 1 // of a row of the batch, which must be one of b's
+	for i, d := range f.shape(reshaped) {
+		if i > 0 {
+			size *= int(d.Size)
 		}
 	}
-	return largest
+	return size == b.In && b.In%a.Out == 0
+}
+
+// reads returns the channel of a that weight k of b multiplies: of a convolution's group, or one that was reshaped.
+func (p *equalPair) reads(k int) int {
+	groups := 1
+	if p.b.Conv != nil {
+		groups = p.b.Conv.Group
+	}
+	channels := p.a.Out / groups
+	return k/p.b.In/(p.b.Out/groups)*channels + k%p.b.In/(p.b.In/channels)
+}
+
+// scale divides the channels of a by factors and multiplies them in b.
+func (p *equalPair) scale(numbers map[string][]float64, factors []float64) {
+	rows, bias, columns := numbers[p.a.Weight], numbers[p.a.Bias], numbers[p.b.Weight]
+	for k := range rows {
+		rows[k] /= factors[k/p.a.In]
+	}
+	for i := range bias {
+		bias[i] /= factors[i]
+	}
+	for k := range columns {
+		columns[k] *= factors[p.reads(k)]
+	}
+}
+
+// ranges returns the largest weight of each channel of a and of b.
+func (p *equalPair) ranges(numbers map[string][]float64) (rows, columns []float64) {
+	rows, columns = make([]float64, p.a.Out), make([]float64, p.a.Out)
+	for k, w := range numbers[p.a.Weight] {
+		rows[k/p.a.In] = max(rows[k/p.a.In], math.Abs(w))
+	}
+	for k, w := range numbers[p.b.Weight] {
+		i := p.reads(k)
+		columns[i] = max(columns[i], math.Abs(w))
+	}
+	return rows, columns
+}
+
+// unevenRange is the ratio of row to column from which a channel is equalized always, and levelRange that from which
+// others of its pair are, too. No channel of ordinary networks comes to 5 by the measure of uneven.
+const unevenRange, levelRange = 50, 4
+
+// uneven returns powers of two. A channel is uneven where its row or its column is much larger than those of other
+// channels, which then lose their bits to it, and the other of the two is not. Ranges are compared with their median, and
+// the bias counts as a weight: values between the layers have its size, too.
+func uneven(rows, columns, biases []float64) []float64 {
+	factors, far := slices.Repeat([]float64{1}, len(rows)), 0.0
+	for i, b := range biases {
+		rows[i] = max(rows[i], math.Abs(b))
+	}
+	usualRow, usualColumn := usual(rows), usual(columns)
+	for i := range rows {
+		u, v := rows[i]/usualRow, columns[i]/usualColumn
+		s := math.Sqrt(u / v)
+		d := min(max(u, v), max(s, 1/s))
+		switch {
+		case !(d*d > levelRange): // also of channels that are all zero
+			continue
+		case v == 0:
+			s = u
+		case u == 0:
+			s = 1 / v
+		}
+		factors[i], far = math.Exp2(math.Round(math.Log2(s))), max(far, d*d)
+	}
+	if far > unevenRange {
+		return factors
+	}
+	return nil
+}
+
+// usual is the median of those that are not zero.
+func usual(ranges []float64) float64 {
+	ranges = slices.DeleteFunc(slices.Sorted(slices.Values(ranges)), func(r float64) bool { return r == 0 })
+	if len(ranges) == 0 {
+		return 1
+	}
+	return ranges[len(ranges)/2]
+}
+
+// unequal returns what makes row and column equal, 1 for a dead channel.
+func unequal(rows, columns, _ []float64) []float64 {
+	for i, r := range rows {
+		if rows[i] = math.Sqrt(r / columns[i]); !(rows[i] > 0) || math.IsInf(rows[i], 0) {
+			rows[i] = 1
+		}
+	}
+	return rows
 }

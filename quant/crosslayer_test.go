@@ -72,7 +72,7 @@ func TestEqualize(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := model(form{build: tt.build})
 			before := must.Get(codec.Marshal(m))(t)
-			got, done, err := quant.CrossLayerEqualize(m)
+			got, done, err := quant.CrossLayerEqualize(m, true)
 			must.Do(t, err)
 			if after, _ := codec.Marshal(m); !bytes.Equal(after, before) {
 				t.Error("the given model has changed")
@@ -92,7 +92,7 @@ func TestEqualize(t *testing.T) {
 					}
 				}
 			}
-			if _, again, _ := quant.CrossLayerEqualize(got); len(again) != 0 && tt.pairs < 2 {
+			if _, again, _ := quant.CrossLayerEqualize(got, true); len(again) != 0 && tt.pairs < 2 {
 				t.Errorf("equalized twice: %q", again)
 			}
 		})
@@ -125,7 +125,7 @@ func TestEqualizeByHand(t *testing.T) {
 		return b.Op("Gemm", []string{h, b.Const(graph.FromFloats("d", []float32{2, 3, -1, 7}, 2, 2))},
 			graph.IntAttr("transB", 1))
 	}})
-	got, done, err := quant.CrossLayerEqualize(m)
+	got, done, err := quant.CrossLayerEqualize(m, true)
 	if err != nil || len(done) != 1 || !strings.HasSuffix(done[0], "1 of 2 channels") {
 		t.Fatalf("%q, %v", done, err)
 	}
@@ -142,5 +142,134 @@ func TestEqualizeByHand(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// stretch multiplies a row of the first layer by 2^-k and the weights of the second that read it by 2^k.
+func stretch(t *testing.T, m *graph.Model, a, b quant.LayerInfo, channel, k int) *graph.Model {
+	t.Helper()
+	m = m.Clone()
+	change := func(name string, in func(i int) bool, k int) {
+		w := m.Graph.Init(name)
+		v := must.Get(w.Floats())(t)
+		for i := range v {
+			if in(i) {
+				v[i] *= float32(math.Exp2(float64(k)))
+			}
+		}
+		w.Raw = graph.FromFloats("", v).Raw
+	}
+	change(a.Weight, func(i int) bool { return i/a.In == channel }, -k)
+	change(a.Bias, func(i int) bool { return i == channel }, -k)
+	groups := 1
+	if b.Conv != nil {
+		groups = b.Conv.Group
+	}
+	each := b.In / (a.Out / groups)
+	change(b.Weight, func(i int) bool {
+		return i/b.In/(b.Out/groups)*(a.Out/groups)+i%b.In/each == channel
+	}, k)
+	return m
+}
+
+// A channel whose row and column differ very much is equalized by powers of two, where that is exact, and nowhere else.
+func TestUnevenChannels(t *testing.T) {
+	eng := orttest.Need(t)
+	relu := func(b *builder, h string) string { return b.Op("Relu", []string{h}) }
+	conv := func(b *builder, x string, group int64, dims ...int64) string {
+		return b.Op("Conv", []string{x, b.random("w", dims...), b.random("b", dims[0])}, graph.IntAttr("group", group),
+			graph.IntsAttr("pads", 1, 1))
+	}
+	between := func(op string) func(*builder) string {
+		return func(b *builder) string { return b.gemm(b.Op(op, []string{b.gemm("x", 6, 6)}), 6, 2) }
+	}
+	for _, tt := range []struct {
+		name  string
+		first int // the first layer of the pair
+		exact bool
+		build func(b *builder) string
+	}{
+		{"relu", 0, true, between("Relu")},
+		{"leaky relu", 0, true, between("LeakyRelu")},
+		{"identity", 0, true, between("Identity")},
+		{"tanh", 0, false, between("Tanh")},
+		{"sigmoid", 0, false, between("Sigmoid")},
+		{"gelu", 0, false, between("Gelu")},
+		{"clip", 0, false, between("Clip")},
+		{"a chain, its end", 1, true, func(b *builder) string {
+			return b.gemm(relu(b, b.gemm(relu(b, b.gemm("x", 6, 8)), 8, 5)), 5, 2)
+		}},
+		{"a residual branch", 0, false, func(b *builder) string {
+			h := relu(b, b.gemm("x", 6, 6))
+			return b.gemm(b.Op("Add", []string{b.gemm(h, 6, 6), h}), 6, 2)
+		}},
+		{"two readers", 0, false, func(b *builder) string {
+			h := relu(b, b.gemm("x", 6, 6))
+			return b.Op("Add", []string{b.gemm(h, 6, 2), b.gemm(h, 6, 2)})
+		}},
+		{"convolution to groups", 0, true, func(b *builder) string {
+			h := relu(b, conv(b, b.tokens("x", -1, 2, 3), 1, 4, 2, 3))
+			return b.gemm(b.Op("Flatten", []string{relu(b, conv(b, h, 2, 6, 2, 3))}), 18, 2)
+		}},
+		{"convolution, pooled and flattened", 0, true, func(b *builder) string {
+			h := relu(b, conv(b, b.tokens("x", -1, 2, 3), 1, 4, 2, 3))
+			h = b.Op("MaxPool", []string{h}, graph.IntsAttr("kernel_shape", 2))
+			return b.gemm(b.tokens(h, -1, 8), 8, 2)
+		}},
+		{"positions become rows", 0, false, func(b *builder) string {
+			h := relu(b, conv(b, b.tokens("x", -1, 2, 3), 1, 4, 2, 3))
+			return b.Op("Flatten", []string{b.tokens(b.gemm(b.tokens(h, -1, 4), 4, 2), -1, 6)})
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := model(form{build: tt.build})
+			layers := must.Get(quant.FindLayers(m))(t)
+			if got, done, err := quant.CrossLayerEqualize(m, false); got != m || done != nil || err != nil {
+				t.Fatalf("an ordinary network: %q, %v", done, err)
+			}
+			for _, k := range []int{20, 10, -20, 7} {
+				uneven := stretch(t, m, layers[tt.first], layers[tt.first+1], 1, k)
+				got, done, err := quant.CrossLayerEqualize(uneven, false)
+				must.Do(t, err)
+				if !tt.exact {
+					if got != uneven {
+						t.Errorf("2^%d: %q", k, done)
+					}
+					continue
+				}
+				must.Same(must.In(t, k), 1, len(done))
+				same(t, eng, m, got, 40, 6)
+				for i, l := range must.Get(quant.FindLayers(got))(t) {
+					for o, w := range widths(l) {
+						if r := w / widths(layers[i])[o]; r > 16 || r < 1./16 {
+							t.Errorf("2^%d: row %d of %q is %v times as wide as before", k, o, l.Node, r)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// A unit without a row or without a column has no effect, and no weight of its other side takes bits from others.
+func TestUnevenDeadChannels(t *testing.T) {
+	rows, columns := []float32{1, 0, 1, 1e6, 1, 2e-9}, []float32{1, 1e6, -2, 0, 0, 3}
+	m := model(form{build: func(b *builder) string {
+		w := graph.FromFloats("w", make([]float32, 36), 6, 6)
+		v := must.Get(w.Floats())(t)
+		for i, r := range rows {
+			v[6*i] = r
+		}
+		h := b.Op("Gemm", []string{"x", b.Const(graph.FromFloats("w", v, 6, 6))}, graph.IntAttr("transB", 1))
+		return b.Op("Gemm", []string{b.Op("Relu", []string{h}), b.Const(graph.FromFloats("v", columns, 1, 6))},
+			graph.IntAttr("transB", 1))
+	}})
+	got, done, err := quant.CrossLayerEqualize(m, false)
+	must.Do(t, err)
+	must.Same(t, 1, len(done))
+	layers := must.Get(quant.FindLayers(got))(t)
+	if a, b := widths(layers[0]), columnWidths(layers[1]); a[1] != 0 || b[1] > 4 || a[3] > 4 || b[3] != 0 ||
+		a[0] != 1 || b[0] != 1 || a[5] > 1e-8 || b[5] != 3 {
+		t.Errorf("rows %v, columns %v", a, b)
 	}
 }
