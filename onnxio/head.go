@@ -417,6 +417,8 @@ func within(rows [][]float64, lo, hi float64) bool {
 	})
 }
 
+const sameForAll = "it is the same for all rows that were tried"
+
 func judge(rows [][]float64, e logitPath) (_ Meaning, certain bool, reason string) {
 	if len(rows) < 4 {
 		if e.dense {
@@ -439,7 +441,7 @@ func judge(rows [][]float64, e logitPath) (_ Meaning, certain bool, reason strin
 	case same && e.dense:
 		return Logits, false, "a dense layer gives it; it is the same for all rows that were tried"
 	case same:
-		return Unknown, false, "it is the same for all rows that were tried"
+		return Unknown, false, sameForAll
 	case hard(rows):
 		return Unknown, false, "it is 0, 1 or -1, a decision without its margin"
 	case unit && !single && sum < 2e-3:
@@ -569,6 +571,8 @@ func (m *Model) Declare(d Declared) (*Model, error) {
 	case h.steps:
 		return nil, fmt.Errorf("%s is a decision without its margin, which no declaration gives back: export the model with the "+
 			"score that it decides by as the output, the input of %s", name, decidedBy(m.graph.Graph, h.decision.Output))
+	case d.Output == "" && h.decision.Reason == sameForAll:
+		return nil, fmt.Errorf("%s does not tell rows apart: %s, as in a file that quantizing has collapsed", name, sameForAll)
 	case d.Output == "" && h.decision.Meaning == Unknown:
 		return nil, fmt.Errorf("%s is neither known as logits nor as probabilities: %s; declare it in the task file, "+
 			"as in `target: {output: probabilities, threshold: 0.5}` or `target: {output: logits, threshold: 0}`",

@@ -126,7 +126,7 @@ func rowsAndRecourse(t *testing.T, full *classifier.Model, tk *task.Task, people
 
 func marginError(t *testing.T, full *classifier.Model, tk *task.Task, onnx []byte, x []float32) float64 {
 	t.Helper()
-	g := must.Get(openFile(context.Background(), onnx, tk, full.Engine(), 1))(t)
+	g := must.Get(openFile(context.Background(), onnx, tk, full.Model, 1))(t)
 	defer g.Close()
 	want, got := margins(t, full, x), margins(t, g, x)
 	return difference(got, want)

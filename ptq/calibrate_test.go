@@ -184,3 +184,50 @@ func TestMarginErrorOfOutliers(t *testing.T) {
 		}
 	}
 }
+
+// A file that decides alike for everybody is said to have collapsed, however its margins are at recourse points. The
+// branch that reads the first layer, too, keeps its channels from being equalized.
+func TestCollapsed(t *testing.T) {
+	t.Parallel()
+	g, tk, people := loans(t, "train.csv")
+	for _, name := range []string{"layers.0.weight", "layers.0.bias", "layers.2.weight"} {
+		w := g.Graph.Init(name)
+		v := must.Get(w.Floats())(t)
+		for i := range v {
+			if name == "layers.2.weight" && i%64 == 0 {
+				v[i] *= 1 << 20
+			} else if name != "layers.2.weight" && i < len(v)/64 {
+				v[i] /= 1 << 20
+			}
+		}
+		w.Raw = graph.FromFloats("", v).Raw
+	}
+	b := graph.NewBuilder(g.Graph, "side")
+	out, first := &g.Graph.Outputs[0], g.Graph.Nodes[1].Outputs[0]
+	side := b.Op("Gemm", []string{first, b.Const(graph.FromFloats("w", make([]float32, 128), 64, 2))})
+	tanh := b.Op("Tanh", []string{b.Op("Add", []string{out.Name, side})}) // a constant does not show what it is
+	out.Name = b.Op("Mul", []string{tanh, b.Const(graph.FromFloats("three", []float32{3}))})
+	for _, compute := range []string{computeFloat, computeInteger} {
+		r := quantized(t, g, tk, few(people, 300), mustRecipe("ptq", "write.compute="+compute, "allocate.budget=4"))
+		if h := r.HeldOut; !h.Collapsed() || len(r.Equalized) > 0 || h.Refused[0] < 50 || h.Approved[0] < 50 {
+			t.Errorf("%s: %+v, equalized %q", compute, h, r.Equalized)
+		}
+	}
+	ok, all := [2]int{100, 90}, [2]int{100, 100}
+	for _, tt := range []struct {
+		a    AsTheyAre
+		want string
+	}{
+		{AsTheyAre{Refused: ok, Approved: all, Spread: 0.9}, ""},
+		{AsTheyAre{Refused: [2]int{100, 40}, Approved: all, Spread: 0.9}, "100 people whom the original refuses, it refuses 40"},
+		{AsTheyAre{Refused: all, Approved: [2]int{20, 0}, Spread: 1}, "approves, it approves 0"},
+		{AsTheyAre{Refused: all, Approved: [2]int{10, 0}, Spread: 1}, ""},
+		{AsTheyAre{Refused: all, Approved: all, Spread: 0.01}, "spread 0.01 times"},
+		{AsTheyAre{Refused: [2]int{3, 3}, Spread: 0.01}, ""},
+	} {
+		h := &HeldOut{AsTheyAre: tt.a}
+		if h.Collapsed() != (tt.want != "") || h.Collapsed() && !strings.Contains(h.String(), tt.want) {
+			t.Errorf("%+v: %q", tt.a, h.collapse())
+		}
+	}
+}

@@ -39,8 +39,8 @@ type canonicalModel struct {
 	spec       WriteSpec
 }
 
-// open brings a model into canonical form, balances channel ranges of neighbouring layers, the very unequal ones or all of
-// them (nil: none), and opens it for a task; nil is any task that it fits.
+// open brings a model into canonical form, balances channel ranges of neighbouring layers, the very unequal ones or all
+// (nil: none), and opens it for a task; nil is any task that it fits.
 func open(ctx context.Context, m *onnxio.Model, t *task.Task, spec WriteSpec, all *bool, workers int) (
 	*canonicalModel, error,
 ) {
@@ -99,20 +99,29 @@ func usable(ctx context.Context, m *onnxio.Model, t *task.Task) error {
 	return c.Close()
 }
 
-func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, workers int) (*classifier.Model, error) {
+func openFile(ctx context.Context, onnx []byte, t *task.Task, from *onnxio.Model, workers int) (*classifier.Model,
+	error,
+) {
 	g, err := codec.Read(onnx, "")
 	if err != nil {
 		return nil, err
 	}
-	return openGraph(ctx, g, t, e, workers)
+	return openGraph(ctx, g, t, from, workers)
 }
 
-func openGraph(ctx context.Context, g *graph.Model, t *task.Task, e ort.Options, workers int) (*classifier.Model,
+// openGraph opens a graph that was written from a model. An output that does not show what it holds, such as one that
+// quantizing made a constant, holds what that of the model does.
+func openGraph(ctx context.Context, g *graph.Model, t *task.Task, from *onnxio.Model, workers int) (*classifier.Model,
 	error,
 ) {
-	m, err := onnxio.FromGraph(ctx, g, e)
+	m, err := onnxio.FromGraph(ctx, g, from.Engine())
 	if err != nil {
 		return nil, err
+	}
+	if t.Target.Output == "" && m.Decision().Meaning == onnxio.Unknown {
+		read := *t
+		read.Target.Output = string(from.Decision().Meaning)
+		t = &read
 	}
 	return taskmodel.Open(m, t, workers)
 }
@@ -150,7 +159,7 @@ func openOriginal(
 func (o *original) compare(ctx context.Context, onnx []byte, b *eval.Batch, options eval.Options) (
 	_ *eval.Result, err error,
 ) {
-	g, err := openFile(ctx, onnx, o.task, o.full.Engine(), options.Workers)
+	g, err := openFile(ctx, onnx, o.task, o.full.Model, options.Workers)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,9 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
 	"cfq/calib"
 	"cfq/eval"
 	"cfq/onnxio"
@@ -163,6 +166,38 @@ type HeldOut struct {
 	Cause     string  `json:"cause,omitempty"`
 	CauseRMS  float64 `json:"cause_rms,omitempty"`
 	InputGrid bool    `json:"input_grid,omitempty"`
+
+	AsTheyAre `json:"as_they_are"`
+}
+
+// AsTheyAre compares decisions on people who change nothing: recourse points cannot tell a model from a constant, since
+// all of them have one margin.
+type AsTheyAre struct {
+	Refused  [2]int     `json:"refused"`  // by the original, and of these by the written model
+	Approved [2]int     `json:"approved"` // likewise
+	Error    eval.Float `json:"rms"`
+	Spread   eval.Float `json:"margin_spread"` // ratio of the standard deviations of margins, written to original
+}
+
+// A model whose margins have less than minSpread of their spread has collapsed, or one that decides less than minKept
+// alike of those whom the original refuses, or approves. Fewer than minDecided may all be near the decision.
+const minSpread, minKept, minDecided = 0.5, 0.5, 20
+
+// Collapsed reports whether the written model fails to tell people apart.
+func (h *HeldOut) Collapsed() bool { return h != nil && h.collapse() != "" }
+
+func (a *AsTheyAre) collapse() string {
+	for k, n := range [][2]int{a.Refused, a.Approved} {
+		if n[0] >= minDecided && float64(n[1]) < minKept*float64(n[0]) {
+			return fmt.Sprintf("quantizing has collapsed the model: of %d people whom the original %s, it %[2]s %d", n[0],
+				[]string{"refuses", "approves"}[k], n[1])
+		}
+	}
+	if n := a.Refused[0] + a.Approved[0]; n >= minDecided && a.Spread < minSpread {
+		return fmt.Sprintf("quantizing has collapsed the model: margins of %d people spread %.2g times as far as the "+
+			"original's", n, a.Spread)
+	}
+	return ""
 }
 
 // Doubtful reports whether the error is more than half of the required margin, and Exceeds whether it is more than it.
@@ -180,8 +215,8 @@ func (h *HeldOut) String() string {
 	if !h.Exceeds() {
 		limit = "half of "
 	}
-	s := fmt.Sprintf("margin error %.3g logits (rms) at %d recourse points of %s, more than %sthe margin of %g that "+
-		"recourse must have", h.RMS, h.Points, of, limit, h.Required)
+	s := cmp.Or(h.collapse(), fmt.Sprintf("margin error %.3g logits (rms) at %d recourse points of %s, more than %sthe "+
+		"margin of %g that recourse must have", h.RMS, h.Points, of, limit, h.Required))
 	switch {
 	case h.InputGrid:
 		s += fmt.Sprintf("; the 8-bit grid of the input alone makes %.2g: try --set write.input=%s", h.CauseRMS, inputFloat)
@@ -210,6 +245,29 @@ func (c *calibration) heldOut(ctx context.Context) (points []float32, seen bool,
 	return points, true, err
 }
 
+// asTheyAre compares the written model g with the original at people whose margins are known.
+func (c *calibration) asTheyAre(ctx context.Context, g *classifier.Model) (a AsTheyAre, err error) {
+	margins := c.sample.margins
+	at := slices.DeleteFunc(task.AllRows(len(margins)), func(i int) bool { return margins[i] != margins[i] })
+	at = subset(at, qat.Spread(len(at), 4*heldPoints))
+	written, err := g.Margins(ctx, qat.RowsAt(c.sample.all.X, c.sample.all.Dim, at))
+	var got, want []float64
+	for k, m := range written {
+		original, of := margins[at[k]], &a.Refused
+		if original > 0 {
+			of = &a.Approved
+		}
+		of[0]++
+		if m == m && m > 0 == (original > 0) {
+			of[1]++
+		}
+		got, want = append(got, float64(m)), append(want, float64(original))
+	}
+	a.Error = eval.Float(floats.Distance(got, want, 2) / math.Sqrt(float64(len(got))))
+	a.Spread = eval.Float(stat.PopStdDev(got, nil) / stat.PopStdDev(want, nil))
+	return a, err
+}
+
 // recourseOf returns points on the ways of some of the people to their teacher recourse, heldPoints at most: where they
 // reach the required margin. The teacher goes on beyond it, where an error breaks no promise.
 func (c *calibration) recourseOf(ctx context.Context, at []int) ([]float32, error) {
@@ -235,7 +293,7 @@ func (p *network) required() float64 { return cmp.Or(p.task.Target.Margin, eval.
 // judge measures the margin error of a written model.
 func (c *calibration) judge(ctx context.Context, r *Result) error {
 	held, seen, err := c.heldOut(ctx)
-	if err != nil || len(held) == 0 {
+	if err != nil {
 		return err
 	}
 	h := &HeldOut{Points: len(held) / c.net.full.Dim(), Seen: seen, Required: c.net.required()}
@@ -251,8 +309,15 @@ func (c *calibration) judge(ctx context.Context, r *Result) error {
 		got, err := g.Margins(ctx, held)
 		return math.Sqrt(sensitivity.MarginError(got, want)), errors.Join(err, g.Close())
 	}
-	h.RMS, err = errorOf(openFile(ctx, r.Model, c.net.task, c.net.full.Engine(), c.net.run.Workers))
-	if err != nil || !h.Doubtful() {
+	g, err := openFile(ctx, r.Model, c.net.task, c.net.full.Model, c.net.run.Workers)
+	if err != nil {
+		return err
+	}
+	if h.AsTheyAre, err = c.asTheyAre(ctx, g); err != nil {
+		return errors.Join(err, g.Close())
+	}
+	h.RMS, err = errorOf(g, nil)
+	if err != nil || !h.Doubtful() && !h.Collapsed() {
 		return err
 	}
 	for _, l := range r.Plan.Layers {

@@ -89,7 +89,7 @@ func (c *calibration) openLayers(ctx context.Context, plans []quant.Layer) (*cla
 	if err != nil {
 		return nil, err
 	}
-	return openGraph(ctx, m, c.net.task, c.net.engine, c.net.run.Workers)
+	return openGraph(ctx, m, c.net.task, c.net.full.Model, c.net.run.Workers)
 }
 
 func (c *calibration) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {

@@ -99,7 +99,7 @@ func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 	if err = add(taskmodel.Open(m, t, run.Workers)); err != nil {
 		return nil, inputError(err)
 	}
-	if err = add(openFile(ctx, f.Result.Model, t, m.Engine(), run.Workers)); err != nil {
+	if err = add(openFile(ctx, f.Result.Model, t, m, run.Workers)); err != nil {
 		return nil, err
 	}
 	vary := calib.Variation{Seed: draws.Seed, Rounding: drawRounding, Jitter: drawJitter}
@@ -109,7 +109,7 @@ func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 		if err != nil {
 			return nil, fmt.Errorf("deployment %d: %w", k, err)
 		}
-		if err := add(openFile(ctx, r.Model, t, m.Engine(), run.Workers)); err != nil {
+		if err := add(openFile(ctx, r.Model, t, m, run.Workers)); err != nil {
 			return nil, err
 		}
 	}

@@ -101,7 +101,7 @@ func TestDeploymentsStayNear(t *testing.T) {
 	t.Parallel()
 	a, people := calibratedLoans(t, 120, mustRecipe(CFPTQ, "refine.rounds=0"), 1)
 	run := func(onnx []byte) []float32 {
-		c := must.Get(openFile(context.Background(), onnx, a.net.task, a.net.engine, 1))(t)
+		c := must.Get(openFile(context.Background(), onnx, a.net.task, a.net.full.Model, 1))(t)
 		defer c.Close()
 		return margins(t, c, people.X)
 	}

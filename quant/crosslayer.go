@@ -209,8 +209,8 @@ func (p *equalPair) ranges(numbers map[string][]float64) (rows, columns []float6
 const unevenRange, levelRange = 50, 4
 
 // uneven returns powers of two. A channel is uneven where its row or its column is much larger than those of other
-// channels, which then lose their bits to it, and the other of the two is not. Ranges are compared with their median, and
-// the bias counts as a weight: values between the layers have its size, too.
+// channels, which then lose their bits to it, and the other of the two is not. Ranges are compared with their median,
+// and the bias counts as a weight: values between the layers have its size, too.
 func uneven(rows, columns, biases []float64) []float64 {
 	factors, far := slices.Repeat([]float64{1}, len(rows)), 0.0
 	for i, b := range biases {

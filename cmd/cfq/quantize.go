@@ -84,10 +84,10 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 			"serve the float file, which recourse and eval take as it is; --allow-larger writes this one "+
 				"all the same")
 	}
-	if h := r.HeldOut; h.Exceeds() && !f.force && f.r.Target == nil {
+	if h := r.HeldOut; !f.force && (h.Collapsed() || h.Exceeds() && f.r.Target == nil) {
 		return cli.WithCode(cli.Wrap(fmt.Errorf("%s was not written: %s", f.out, h),
 			"a larger --budget or --method cf-ptq makes smaller errors; --force writes it all the same"), cli.Missed)
-	} else if h.Doubtful() {
+	} else if h.Collapsed() || h.Doubtful() {
 		e.msg.Warn("%s", h)
 	}
 	if err := r.Verified.Err(); err != nil {
