@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"cfq/onnxio/classifier"
 	"cfq/recourse"
 )
 
@@ -21,6 +22,9 @@ func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []
 		return nil, fmt.Errorf("the original takes %d inputs, the quantized model %d", d, g.Dim())
 	}
 	q := &solution{name: quantizedModel, model: g, people: s.people, rows: s.rows, set: s.set, x: s.x, o: o}
+	if _, gradless := g.(classifier.Along); gradless { // gradients of another model lead past narrow places
+		q.original = s
+	}
 	if err := q.decide(ctx); err != nil {
 		return nil, err
 	}
@@ -57,9 +61,16 @@ func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []
 			if q.steps == nil {
 				continue
 			}
-			step.Quant = quant(q.steps[i][k])
+			own := q.steps[i][k]
+			if own.Status == recourse.NoneFound && step.Full.Exists() && step.Full.Violation == "" {
+				kept := &point{Promise: step.Full, delta: s.steps[i][k].delta}
+				if kept.Own, kept.Other = kept.Other, kept.Own; kept.reaches(o.Margins[i]) { // it is recourse under both
+					own = kept
+				}
+			}
+			step.Quant = quant(own)
 			if step.Full.Exists() && step.Quant.Exists() {
-				a, b := s.steps[i][k].delta, q.steps[i][k].delta
+				a, b := s.steps[i][k].delta, own.delta
 				step.DirSim, step.Overlap = Float(dirSim(a, b)), Float(actOverlap(a, b))
 			}
 		}

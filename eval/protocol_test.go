@@ -389,3 +389,38 @@ func TestVisitEnds(t *testing.T) {
 	var none *Records
 	must.Do(t, none.Visit(VisitRecords(func([]*Record) error { return failed })))
 }
+
+// A search that finds nothing is no loss where the promise is kept with the margin.
+func TestKeptPromisesAreNotLost(t *testing.T) {
+	t.Parallel()
+	o, people := Options{Margins: []float64{0, 0.1}}, crowd(60, 6)
+	promised := map[[3]float32]bool{}
+	for _, r := range listed(t, compare(t, original, original, people, o)) {
+		for i := range r.Steps {
+			if p := &r.Steps[i].Full; p.Exists() {
+				promised[[3]float32(p.Point)] = true
+			}
+		}
+	}
+	g := original
+	g.bend = func(x []float32) float64 {
+		if promised[[3]float32(x)] {
+			return 0
+		}
+		return -9 - (float64(x[0]) + 0.5*float64(x[1]) + 0.25*float64(x[2]))
+	}
+	kept := 0
+	for _, r := range listed(t, compare(t, original, g, people, o)) {
+		for i := range r.Steps {
+			if s := &r.Steps[i]; s.Full.Exists() {
+				kept++
+				if !s.Quant.Exists() || s.Quant.Own != s.Full.Other || s.Quant.Other != s.Full.Own || s.DirSim < 0.999 {
+					t.Errorf("%+v", s)
+				}
+			}
+		}
+	}
+	if kept < 20 {
+		t.Error(kept)
+	}
+}

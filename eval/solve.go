@@ -24,6 +24,7 @@ type solution struct {
 	x        []float32       // model inputs of those evaluated
 	o        Options
 	margins  []float32 // the model's, of all people as they are
+	original *solution // whose points the search starts from, too; nil for none
 
 	first  []*point   // first valid iterates, by person evaluated; nil when they were not computed
 	steps  [][]*point // by required margin and person evaluated; nil when nothing was solved
@@ -234,6 +235,11 @@ func (s *solution) search(ctx context.Context, t float64, below []*point) ([]*po
 	}
 	so := s.o.Solver
 	so.Margin = t
+	if s.original != nil {
+		for _, k := range todo {
+			so.Starts = append(so.Starts, s.original.steps[len(s.steps)][k].delta)
+		}
+	}
 	so.Progress = func(done, total int) {
 		s.o.Progress(Event{Stage: stage, Done: n - len(todo) + min(done, len(todo)), Total: n})
 	}

@@ -101,6 +101,9 @@ func (s *pieceSearch) searchFactual() error {
 		if len(p.set.Numeric()) < len(p.set.Free()) {
 			candidates = append(candidates, p.candidate(nil, true, nil))
 		}
+		if k := s.first + p.row; k < len(s.o.Starts) && s.o.Starts[k] != nil {
+			candidates = append(candidates, p.candidate(s.o.Starts[k], false, nil))
+		}
 		p.rng = rand.New(rand.NewPCG(s.o.Seed, fingerprint(p.x)))
 		for range s.o.Restarts {
 			candidates = append(candidates, s.strategy.restart(p, s.target, p.randomWeights()))

@@ -20,6 +20,8 @@ type SolveOptions struct {
 	Beam int
 	// Seed drives the restarts. A person's random numbers depend on it and the person's inputs only.
 	Seed uint64
+	// Starts holds for each person an action to search from, too, nil for none; it may be empty.
+	Starts [][]float32
 	// Workers bounds the pieces of people in flight; 0 = GOMAXPROCS. It does not change the result.
 	Workers  int
 	Progress func(done, total int)

@@ -337,3 +337,32 @@ func TestChunks(t *testing.T) {
 		}
 	}
 }
+
+// narrow is a model that accepts nobody unless b is near 1.75.
+type narrow struct{ *affine }
+
+func (m narrow) Margins(ctx context.Context, x []float32) ([]float32, error) {
+	margins, err := m.affine.Margins(ctx, x)
+	for i := range margins {
+		if math.Abs(float64(x[2*i+1])-1.75) > 1e-3 {
+			margins[i] = -9
+		}
+	}
+	return margins, err
+}
+
+func (m narrow) MarginGrads(ctx context.Context, x []float32) ([]float32, []float32, error) {
+	margins, err := m.Margins(ctx, x)
+	return margins, make([]float32, len(x)), err
+}
+
+func TestSolveFromStarts(t *testing.T) {
+	t.Parallel()
+	a := compile(t, taskOf(0, feature("a", "numeric"), feature("b", "numeric")))
+	m := narrow{&affine{w: []float64{1, 1}, b: -1}}
+	x := make([]float32, 4)
+	found := must.Get(Solve(t.Context(), m, a, x, SolveOptions{Starts: [][]float32{nil, {0, 1.75}}}))(t)
+	if found[0].Status != NoneFound || found[1].Status != Found || found[1].Delta[0] != 0 {
+		t.Errorf("%+v", found)
+	}
+}
