@@ -75,6 +75,16 @@ func balancedShare() statistic {
 	}}
 }
 
+// belowBaseRate is by how much the share of people with x = 1 is below that of the more frequent outcome, if it is.
+func belowBaseRate() statistic {
+	return statistic{keeps: keepsByOutcome, of: func(a *accumulator, _ float64) Value {
+		if a.n == 0 {
+			return noValue(metrics.Exact)
+		}
+		return exactValue(float64(max(0, a.byOutcome[0].n-a.above, a.byOutcome[1].n-a.above)) / float64(a.n))
+	}}
+}
+
 // areaUnderCurve is the probability that x is larger for a person with the favourable outcome.
 func areaUnderCurve() statistic {
 	return statistic{keeps: keepsByOutcome, of: func(a *accumulator, c float64) Value {

@@ -163,6 +163,7 @@ func (by computations) decisions() {
 	by.share("accuracy_quant", func(v recordView) (bool, bool) { return v.correct(v.Quant), v.Label >= 0 })
 	by.of(&sample{of: accuracyDrop}, "accuracy_", map[string]statistic{"drop": differenceOfShares()})
 	by.of(&sample{of: correctByOutcome}, "balanced_", map[string]statistic{"accuracy": balancedShare()})
+	by.of(by["balanced_accuracy"].sample, "", map[string]statistic{"below_base_rate": belowBaseRate()})
 	by.share("favourable_full", func(v recordView) (bool, bool) { return approves(v.Full), true })
 	by.share("favourable_quant", func(v recordView) (bool, bool) { return approves(v.Quant), true })
 	by.share("disagreement", func(v recordView) (bool, bool) { return approves(v.Full) != approves(v.Quant), true })
@@ -180,6 +181,7 @@ func (by computations) decisions() {
 func (by computations) files() {
 	by.reads("unreadable_rows", func(r *Result) Value { return r.Population.UnreadableRows.value() })
 	by.reads("unlabelled_rows", func(r *Result) Value { return r.Population.UnlabelledRows.value() })
+	by.reads("unlike_rows", func(r *Result) Value { return r.Population.UnlikeRows.value() })
 	by.reads("issued.unjudgeable", func(r *Result) Value { return orZero(r.Issued).Unjudgeable.value() })
 	by.reads("issued.invalid", func(r *Result) Value { return orZero(r.Issued).Invalid.value() })
 	by.reads("issued.infeasible", func(r *Result) Value { return orZero(r.Issued).Infeasible.value() })

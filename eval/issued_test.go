@@ -79,9 +79,9 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 			}
 		}
 	}
-	want.Unjudgeable = newTally(0, want.Promises)
-	want.Invalid, want.Infeasible = newTally(invalid, want.Promises), newTally(infeasible, want.Promises)
-	want.Approved, want.Needless = newTally(others.Num, others.Den), newTally(needless, want.Promises)
+	want.Unjudgeable = NewTally(0, want.Promises)
+	want.Invalid, want.Infeasible = NewTally(invalid, want.Promises), NewTally(infeasible, want.Promises)
+	want.Approved, want.Needless = NewTally(others.Num, others.Den), NewTally(needless, want.Promises)
 	if invalid == 0 || infeasible == 0 || approved == 0 || broken[0] == 0 || others.Num == 0 || needless == 0 {
 		t.Fatalf("nothing to see: %+v", want)
 	}

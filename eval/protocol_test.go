@@ -203,7 +203,8 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 		must.Same(t, e.Total, e.Done)
 	}
 	must.Same(t, 1+1+4*4, len(last))
-	third := newTally(1, 3)
+	third := NewTally(1, 3)
+	r.Population.UnlikeRows = third
 	r.Issued = &Issued{Unjudgeable: third, Invalid: third, Infeasible: third, Approved: third, Needless: third}
 	data := must.Get(json.Marshal(r))(t)
 	var tree any

@@ -146,6 +146,8 @@ type Population struct {
 
 	UnreadableRows Tally `json:"unreadable_rows"` // of the rows that were not left out
 	UnlabelledRows Tally `json:"unlabelled_rows"` // of Read
+	// UnlikeRows have an input beyond the calibration rows; of none when these are not known. The caller adds it.
+	UnlikeRows Tally `json:"unlike_rows"`
 }
 
 // SpreadStep is a margin, and how many people have it or less.

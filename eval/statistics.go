@@ -41,7 +41,8 @@ type Tally struct {
 	Den   int   `json:"den"`
 }
 
-func newTally(num, den int) Tally {
+// NewTally makes the share num of den.
+func NewTally(num, den int) Tally {
 	return Tally{Value: Float(float64(num) / float64(max(den, 1))), Num: num, Den: den}
 }
 

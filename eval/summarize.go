@@ -78,9 +78,9 @@ func (y *resultAccumulator) result(file DataFile) *Result {
 	r.Tau01, r.RTau01 = y.tau01(ofFull), y.tau01(ofQuant)
 	if s.Issued {
 		n := y.issued
-		n.Unjudgeable = newTally(file.Unmatched, file.Unmatched+n.Unsampled+n.Promises)
-		n.Invalid, n.Infeasible = newTally(n.Invalid.Num, n.Promises), newTally(n.Infeasible.Num, n.Promises)
-		n.Approved, n.Needless = newTally(n.Approved.Num, n.Approved.Den), newTally(n.Needless.Num, n.Promises)
+		n.Unjudgeable = NewTally(file.Unmatched, file.Unmatched+n.Unsampled+n.Promises)
+		n.Invalid, n.Infeasible = NewTally(n.Invalid.Num, n.Promises), NewTally(n.Infeasible.Num, n.Promises)
+		n.Approved, n.Needless = NewTally(n.Approved.Num, n.Approved.Den), NewTally(n.Needless.Num, n.Promises)
 		r.Issued = &n
 	}
 	r.Warnings = y.warnings(r)
@@ -92,8 +92,8 @@ func (y *resultAccumulator) population(file DataFile) Population {
 	p.DataFile = file
 	p.Rows = max(p.Rows, p.Read)
 	p.Refused = p.Read - p.Favoured
-	p.UnreadableRows = newTally(p.Unreadable, p.Unreadable+y.rows.all)
-	p.UnlabelledRows = newTally(y.rows.all-y.rows.labelled, y.rows.all)
+	p.UnreadableRows = NewTally(p.Unreadable, p.Unreadable+y.rows.all)
+	p.UnlabelledRows = NewTally(y.rows.all-y.rows.labelled, y.rows.all)
 	return p
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -171,4 +172,34 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%+v, %+v, %v", r, back, err)
 		}
 	})
+}
+
+// Incomes in thousands passed for incomes: the record keeps what the inputs were.
+func TestOutside(t *testing.T) {
+	t.Parallel()
+	var x []float32
+	for i := range 100 {
+		x = append(x, float32(1000+i), float32(i%2))
+	}
+	r := New(strings.Repeat("a", 64), Data{SHA256: strings.Repeat("b", 64)}, make([]uint64, 100))
+	r.Span(&task.People{X: x, Dim: 2, N: 100})
+	var b bytes.Buffer
+	must.Do(t, r.Write(&b))
+	got := must.Get(parse(b.Bytes()))(t)
+	must.Same(t, []bool{true, false}, []bool{got.Spans(2), got.Spans(3)})
+	for _, c := range []struct {
+		x    []float32
+		want bool
+	}{
+		{[]float32{1000, 0}, false},
+		{[]float32{1099, 1}, false},
+		{[]float32{1.099, 1}, true},
+		{[]float32{1100, 1}, true},
+		{[]float32{1050, 2}, true},
+		{[]float32{float32(math.NaN()), 0}, true},
+	} {
+		must.Same(must.In(t, fmt.Sprint(c.x)), c.want, got.Outside(c.x))
+	}
+	got.Count = 30 // one row in 15 is beyond the range of one number
+	must.Same(t, false, got.Spans(2))
 }

@@ -324,6 +324,8 @@ type calibratedRows struct {
 	found    string // path of the record; "" when there is none
 	notes    []string
 	problem  error // why the record cannot be used
+	// people who were looked at, and those who are beyond the ranges of the record
+	seen, outside int
 }
 
 func (c *calibratedRows) read() error {
@@ -372,12 +374,21 @@ func (c *calibratedRows) equal(p *task.People) []bool {
 	for _, i := range record.Equal(p, c.record) {
 		known[i] = true
 	}
+	for i := range p.N {
+		if c.record.Spans(p.Dim) {
+			c.seen++
+			if c.record.Outside(p.X[i*p.Dim : (i+1)*p.Dim]) {
+				c.outside++
+			}
+		}
+	}
 	return known
 }
 
 // count is how many people are equal to a row that the model was calibrated on. A verdict needs others.
 func (c *calibratedRows) count(r *eval.Result) (known int, err error) {
 	known = r.Records.Calibrated()
+	r.Population.UnlikeRows = eval.NewTally(c.outside, c.seen)
 	if n := r.Records.Len(); n > 0 && known == n {
 		err = cli.Wrap(fmt.Errorf("all %d people of the data are equal to rows that the model was calibrated on: none "+
 			"is left for a verdict", n), hintCalibratedOn)

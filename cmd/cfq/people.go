@@ -57,6 +57,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 	if all <= judgedPeople { // a single batch
 		all = 0
 	}
+	d.known.seen, d.known.outside = 0, 0
 	hand := func(b *eval.Batch) error {
 		b.Set, b.Calibrated, b.Total = d.allowed.of(b.People), d.known.equal(b.People), all
 		return each(b)

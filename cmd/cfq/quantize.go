@@ -326,7 +326,9 @@ func (f *quantizeFlags) calibrationRecord(model string, rows []int) (*record.Row
 	for k, i := range rows {
 		hashes[k] = task.InputHash(p.X[i*p.Dim : (i+1)*p.Dim])
 	}
-	return record.New(model, record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes), err
+	r := record.New(model, record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes)
+	r.Span(p)
+	return r, err
 }
 
 func writeQuantized(out *textView, path string, r *ptq.Result) {

@@ -41,6 +41,8 @@ func (g *Gate) dataChecks() []dataCheck {
 		{"issued.needless", atMost, 0, true, "leave them out"},
 		{"unreadable_rows", atMost, *d.MaxUnreadable, false, "mend the data"},
 		{"unlabelled_rows", atMost, unlabelled, false, "add the outcomes, accept with --no-labels that there are none"},
+		{"unlike_rows", atMost, 0.05, false, "check the units and formats of the data"},
+		{"below_base_rate", atMost, 0, false, "check the data and the encoding of the task"},
 		{"balanced_accuracy", atLeast, 0.5, false, "check data.label, data.favourable and target of the task"},
 	}
 }

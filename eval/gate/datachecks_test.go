@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/must"
 )
 
@@ -40,6 +41,15 @@ func TestStanding(t *testing.T) {
 		}.AsValue()
 		return r
 	}
+	unlike := func(beyond int, below float64) *eval.Result {
+		r := rows(0, 0, 0.7, 0.65)
+		r.Population.UnlikeRows = tally(beyond, 1000)
+		r.Values["below_base_rate"] = eval.Value{
+			Estimate: eval.Estimate{Value: eval.Float(below), N: 1, Lo: eval.Float(below), Hi: eval.Float(below)},
+			Kind:     metrics.Exact,
+		}
+		return r
+	}
 	for name, c := range map[string]struct {
 		r      *eval.Result
 		check  string // besides that of VD
@@ -61,6 +71,10 @@ func TestStanding(t *testing.T) {
 		"readable":         {rows(10, 10, 0.7, 0.65), "", nil, Pass, ""},
 		"unreadable":       {rows(11, 0, 0.7, 0.65), "", nil, Inconclusive, "11 of 1000 (1.1 %); mend the data"},
 		"unlabelled":       {rows(0, 11, 0.7, 0.65), "", nil, Inconclusive, "11 of 1000 (1.1 %); add the outcomes"},
+		"alike":            {unlike(50, 0), "", nil, Pass, ""},
+		"unlike":           {unlike(51, 0), "", nil, Inconclusive, "51 of 1000 (5.1 %); check the units"},
+		"as agreed":        {unlike(51, 0), "unlike_rows<=0.06", nil, Pass, "within the limit of 6 %"},
+		"below base rate":  {unlike(0, 0.002), "", nil, Inconclusive, "allow it with --check 'below_base_rate<=0.002'"},
 		"more are allowed": {rows(50, 50, 0.7, 0.65), "", ptr(0.05), Pass, ""},
 		"too many":         {rows(51, 50, 0.7, 0.65), "", ptr(0.05), Inconclusive, "51 of 1000"},
 		// A model of accuracy 80 % where 80 % have the favourable outcome, and one that decides by chance.

@@ -21,6 +21,7 @@ func absent() map[metrics.Requirement]string {
 		metrics.Footprint:    "the files were not measured",
 		metrics.Batches:      "no points were run again in other batches",
 		metrics.Decoder:      "recourse is not in a latent space",
+		metrics.Record:       "no record of calibration has ranges of as many rows as that takes",
 		metrics.Issued:       "no such promises were issued: --promises names their file",
 	}
 }

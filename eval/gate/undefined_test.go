@@ -180,6 +180,7 @@ func TestParts(t *testing.T) {
 	settings := eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}
 	full := summarize(t, records(true), settings, eval.DataFile{Rows: 200})
 	none := eval.Tally{Den: 9}
+	full.Population.UnlikeRows = none
 	full.Issued = &eval.Issued{
 		Promises: 9, Unjudgeable: none, Invalid: none, Infeasible: none, Approved: none, Needless: none,
 	}

@@ -86,6 +86,7 @@ const (
 	Batches                  // eval.Result.Batches, likewise
 	Issued                   // promises that were issued
 	Decoder                  // a model behind a decoder, as Distances of the classifier has it
+	Record                   // the record of calibration, with ranges
 )
 
 // Optional says that the JSON report has no key of the metrics when nobody has what they require.
@@ -138,7 +139,7 @@ var lines = sync.OnceValue(func() (all []Metric) {
 			Reverse: strings.Fields(row[10]),
 			Kind:    Kind(place(id, row[3], "share", "estimate", "exact", "count")),
 			Requires: Requirement(place(id, row[6], "", "mirrored", "noise", "proofs", "perturbation", "file", "timing",
-				"footprint", "batches", "issued", "decoder")),
+				"footprint", "batches", "issued", "decoder", "record")),
 			Compared: Pairing(place(id, row[7], "", "paired", "own trials", "own trials if different")),
 			Doc: Doc{
 				Section: row[0], Unit: row[4], Symbol: row[11], Name: row[12], Source: row[13], Definition: row[14],
