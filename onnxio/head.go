@@ -572,7 +572,8 @@ func (m *Model) Declare(d Declared) (*Model, error) {
 		return nil, fmt.Errorf("%s is a decision without its margin, which no declaration gives back: export the model with the "+
 			"score that it decides by as the output, the input of %s", name, decidedBy(m.graph.Graph, h.decision.Output))
 	case d.Output == "" && h.decision.Reason == sameForAll:
-		return nil, fmt.Errorf("%s does not tell rows apart: %s, as in a file that quantizing has collapsed", name, sameForAll)
+		return nil, fmt.Errorf("%s does not tell rows apart: %s, as in a file that quantizing has collapsed", name,
+			sameForAll)
 	case d.Output == "" && h.decision.Meaning == Unknown:
 		return nil, fmt.Errorf("%s is neither known as logits nor as probabilities: %s; declare it in the task file, "+
 			"as in `target: {output: probabilities, threshold: 0.5}` or `target: {output: logits, threshold: 0}`",

@@ -219,7 +219,7 @@ func TestCollapsed(t *testing.T) {
 		want string
 	}{
 		{AsTheyAre{Refused: ok, Approved: all, Spread: 0.9}, ""},
-		{AsTheyAre{Refused: [2]int{100, 40}, Approved: all, Spread: 0.9}, "100 people whom the original refuses, it refuses 40"},
+		{AsTheyAre{Refused: [2]int{100, 40}, Approved: all, Spread: 0.9}, "whom the original refuses, it refuses 40"},
 		{AsTheyAre{Refused: all, Approved: [2]int{20, 0}, Spread: 1}, "approves, it approves 0"},
 		{AsTheyAre{Refused: all, Approved: [2]int{10, 0}, Spread: 1}, ""},
 		{AsTheyAre{Refused: all, Approved: all, Spread: 0.01}, "spread 0.01 times"},

@@ -16,8 +16,8 @@ import (
 //
 // Channels of very unequal ranges, see uneven, are equalized always, by powers of two, so that the network computes the
 // same to the bit. With all, every channel is, by s_i = sqrt(max|W_a,i| / max|W_b,i|): both have the same range. In
-// chains of layers one pair changes the next, so this repeats until nothing changes. Channels whose weights are all zero
-// on either side stay as they are then.
+// chains of layers one pair changes the next, so this repeats until nothing changes. Channels whose weights are all
+// zero on either side stay as they are then.
 //
 // It returns a model of the same graph and a line of text for each equalized pair; m itself when there is none. The
 // canonical model m does not change.
