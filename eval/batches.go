@@ -64,6 +64,16 @@ func Rerun(ctx context.Context, f, g recourse.Model, r *Result) (*Batches, error
 	s := r.Records.judged
 	points, rng := s.draw(), rand.New(rand.NewPCG(s.seed, 0xba7c4))
 	out := &Batches{Points: len(points), Sizes: []int{1, 8, 64}}
+	var x []float32
+	for k := range points {
+		x = append(x, points[k].x...)
+	}
+	full, _ := f.(*classifier.Model)
+	if quant, ok := g.(*classifier.Model); ok && full != nil && len(x) > 0 {
+		if err := quant.SameAnswers(ctx, full, x); err != nil {
+			return nil, fmt.Errorf("eval: labels: %w", err)
+		}
+	}
 	differ, decided := make([]bool, len(points)), make([]bool, len(points))
 	for i, m := range []recourse.Model{f, g} {
 		name := []string{"the original", "the quantized model"}[i]

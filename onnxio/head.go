@@ -63,6 +63,7 @@ type modelHead struct {
 	logits   string        // the value that holds them
 	perRow   int           // number of logits per row, 1 for a single one
 	declared bool          // by Declare
+	cut      float64       // the least difference of two logits that Declare takes for the second class
 	nodes    []*graph.Node // what Declare appended, with its constants
 	consts   []*graph.Tensor
 }
@@ -77,10 +78,11 @@ func (m *Model) Decision() Decision {
 }
 
 type logitPath struct {
-	output string // decides
-	logits string // in front of squash; output when there is none
-	squash string // Softmax, LogSoftmax or Sigmoid
-	dense  bool   // logits are what a dense layer gives, or an affine function of it
+	output string      // decides
+	logits string      // in front of squash; output when there is none
+	squash string      // Softmax, LogSoftmax or Sigmoid
+	dense  bool        // logits are what a dense layer gives, or an affine function of it
+	best   *graph.Node // ArgMax, if output is what it compares
 }
 
 // findLogits walks back from the outputs of g to the logits. Of several outputs those that are labels (no floats)
@@ -139,7 +141,7 @@ func behind(producers map[string]*graph.Node, output string) (logitPath, error) 
 			e.logits, e.squash = n.Inputs[0], n.Op
 			return e, nil
 		case n.Is("ArgMax"):
-			e.output = n.Inputs[0]
+			e.output, e.best = n.Inputs[0], n
 		case !n.Standard() || !slices.Contains([]string{
 			"Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Clip",
 		}, n.Op):
@@ -204,6 +206,14 @@ func (m *Model) readHead(ctx context.Context, e logitPath) error {
 	n, err := m.columns(e.logits)
 	if err != nil {
 		return err
+	}
+	producers := m.graph.Graph.Producers()
+	for _, v := range m.graph.Graph.Outputs {
+		if label, err := behind(producers, v.Name); err == nil && label.best != nil {
+			if err := m.comparesClasses(label.best); err != nil {
+				return err
+			}
+		}
 	}
 	h := &m.modelHead
 	h.decision.Output, h.decision.Meaning = e.output, Unknown
@@ -417,7 +427,10 @@ func within(rows [][]float64, lo, hi float64) bool {
 	})
 }
 
-const sameForAll = "it is the same for all rows that were tried"
+const (
+	sameForAll = "it is the same for all rows that were tried"
+	logarithms = "logarithms of probabilities"
+)
 
 func judge(rows [][]float64, e logitPath) (_ Meaning, certain bool, reason string) {
 	if len(rows) < 4 {
@@ -451,7 +464,7 @@ func judge(rows [][]float64, e logitPath) (_ Meaning, certain bool, reason strin
 	case unit && single:
 		return Unknown, false, "a dense layer gives it, but it stays in [0,1]"
 	case !single && exps < 2e-3:
-		return Logits, true, "logarithms of probabilities"
+		return Logits, true, logarithms
 	case e.dense:
 		return Logits, false, "a dense layer gives it, and it leaves [0,1]"
 	case unit:
@@ -606,6 +619,9 @@ func (m *Model) Declare(d Declared) (*Model, error) {
 		if c.Classes() != 2 && shift != 0 {
 			return nil, fmt.Errorf("the task has a threshold, but the model has %d classes: want two", c.Classes())
 		}
+	}
+	if c.cut = shift; d.Target == 0 {
+		c.cut = -shift
 	}
 	if h.at.odds || h.at.matrix != nil || shift != 0 {
 		if err := c.extend(shift, d.Target); err != nil {

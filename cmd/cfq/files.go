@@ -44,12 +44,14 @@ func runError(err error) error {
 	var people *fit.InputError
 	var refused *refuse.Refusal
 	var none *promise.NoNumber
+	var answers *onnxio.AnswerError
 	switch {
 	case errors.Is(err, ort.ErrNotFound):
 		return cli.WithCode(cli.Wrap(err,
 			"`cfq doctor` says where it is looked for; --ort-lib and CFQ_ORT_LIB name one of your own; "+
 				"`make ort` fetches one"), cli.RunFailed)
-	case errors.As(err, &input), errors.As(err, &people), errors.As(err, &refused), errors.As(err, &none):
+	case errors.As(err, &input), errors.As(err, &people), errors.As(err, &refused), errors.As(err, &none),
+		errors.As(err, &answers):
 		return cli.WithCode(err, cli.Unusable)
 	}
 	return err

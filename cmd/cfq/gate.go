@@ -143,6 +143,9 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 		return nil, cli.Usagef("give the original first and the quantized model second", "%s and %s have the same content",
 			d.paths[0], d.paths[1])
 	}
+	if err := d.files[0].SameKind(d.files[1]); err != nil {
+		return nil, unusableModel(d.paths[1], err)
+	}
 	verified, encoded, err := d.encoding(g.NeedsEncoding)
 	if err != nil {
 		return nil, err

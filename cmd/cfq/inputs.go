@@ -260,6 +260,9 @@ func (d *evaluation) pairing() error {
 	}
 	original := recipe(d.files[0].Graph())
 	for i := 1; i < len(d.paths); i++ {
+		if err := d.files[0].SameKind(d.files[i]); err != nil { // a gate refuses it
+			d.warn("%s: %v", d.paths[i], err)
+		}
 		switch from := recipe(d.files[i].Graph())["origin.model"]; {
 		case original["origin.model"] != "" && original["origin.model"] == d.sources[i].SHA256:
 			return cli.Usagef("give the original first, then the models made from it",

@@ -125,7 +125,8 @@ func (f *Signature) Feed(x []float32) (out []*graph.Tensor, err error) {
 	return out, nil
 }
 
-func (f *Signature) rows(n int) []float32 {
+// Rows are n inputs of the lowered model that the file takes.
+func (f *Signature) Rows(n int) []float32 {
 	dim := width(f.Columns)
 	r := rand.New(rand.NewPCG(7, 14))
 	x := make([]float32, n*dim)
@@ -159,7 +160,7 @@ func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options
 	const slack = 1e-4
 	input := low.Graph.DataInputs()[0]
 	batch := cmp.Or(max(0, int(input.Shape[0].Size)), 64)
-	x := f.rows(batch)
+	x := f.Rows(batch)
 	var names []string
 	produced := f.file.Graph.Producers()
 	for _, v := range low.Graph.Outputs {

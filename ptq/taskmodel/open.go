@@ -75,10 +75,15 @@ func openBehind(m *onnxio.Model, t *task.Task, front onnxio.InputTransform, work
 	} else if m.Decision().Meaning == onnxio.Unknown {
 		o.Output = onnxio.Logits // a task declares it; without one, nobody asks what the model decides
 	}
-	if front != nil {
-		if m, err = m.WithInputTransform(front); err != nil {
-			return nil, err
-		}
+	c, err := classifier.New(m, o)
+	if err == nil && t != nil {
+		_, _, err = c.Answered(context.Background(), nil, false)
+	}
+	if err != nil || front == nil {
+		return c, err
+	}
+	if m, err = m.WithInputTransform(front); err != nil {
+		return nil, err
 	}
 	return classifier.New(m, o)
 }

@@ -104,6 +104,8 @@ func TestHeads(t *testing.T) {
 			}
 		}
 		must.Same(must.In(t, name), found, recourse(file))
+		said := call(2, "gate", original, name+".q.onnx", "-d", test, "-t", task, "--max-vd", "0.9", "--other-original")
+		must.Has(t, said, "it answers with probabilities")
 	}
 }
 

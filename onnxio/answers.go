@@ -1,0 +1,237 @@
+package onnxio
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/internal/lists"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// Answers are what an output of the file that names classes says of rows, as text.
+type Answers struct {
+	Output string
+	Rows   []string
+}
+
+// AnswerError is why what a file answers is not what its margins decide.
+type AnswerError struct{ error }
+
+func answerErrorf(format string, args ...any) error { return &AnswerError{fmt.Errorf(format, args...)} }
+
+// answerRows is a prime: an output that is not of rows rarely has a multiple of so many numbers.
+const answerRows = 61
+
+// AnswerRows are inputs for a first look at what the file answers.
+func (m *Model) AnswerRows() []float32 {
+	if m.signature.Columns != nil {
+		return m.signature.Rows(answerRows)
+	}
+	x, r := make([]float32, answerRows*m.dim), rand.New(rand.NewPCG(14, 2))
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+// Answers runs the file on rows of its inputs, batch by batch, and returns those of LabelOutputs that say one thing of
+// each.
+func (m *Model) Answers(ctx context.Context, x []float32, batch int) (out []Answers, err error) {
+	names := m.LabelOutputs()
+	s, err := ort.OpenValues(m.File(), m.engine, names...)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	said := make([][]string, len(names))
+	for part := range slices.Chunk(x, batch*m.dim) {
+		own := len(part) / m.dim
+		rows := max(own, m.fixed)
+		in, err := m.FileFeed(append(slices.Clip(part), make([]float32, (rows-own)*m.dim)...))
+		if err != nil {
+			return nil, err
+		}
+		got, err := s.Run(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		for i, t := range got {
+			v, _ := t.Numbers() // none of texts
+			texts := slices.Concat(lists.Map(t.Strings, func(s []byte) string { return string(s) }), lists.Map(v, numeral))
+			if len(texts)%rows != 0 {
+				return nil, answerErrorf("output %q gives %d answers for %d rows, so it does not decide on each row; export "+
+					"a decision per row, as of ArgMax with axis=1", names[i], len(texts), rows)
+			}
+			if len(texts) == rows {
+				said[i] = append(said[i], texts[:own]...)
+			}
+		}
+	}
+	for i, rows := range said {
+		if len(rows)*m.dim == len(x) {
+			out = append(out, Answers{names[i], rows})
+		}
+	}
+	return out, nil
+}
+
+func numeral(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// LabelOutputs are the outputs of the file that depend on its inputs and are no floats, or the largest one's index.
+func (m *Model) LabelOutputs() (names []string) {
+	g := m.File().Graph
+	producers, ins := g.Producers(), g.DataInputs()
+	for _, v := range g.Outputs {
+		path, err := behind(producers, v.Name)
+		index := err == nil && path.best != nil
+		if index || v.DType != graph.Undefined && !v.DType.IsFloat() &&
+			slices.ContainsFunc(ins, func(in graph.Value) bool { return computes(g, in.Name, v.Name) }) {
+			names = append(names, v.Name)
+		}
+	}
+	return names
+}
+
+// comparesClasses fails where an ArgMax, the decision of the file, compares anything else.
+func (m *Model) comparesClasses(best *graph.Node) error {
+	shape, axis := m.types[best.Input(0)].Shape, int(best.Int("axis", 0))
+	if axis < 0 {
+		axis += len(shape)
+	}
+	if axis > 0 && axis < len(shape) && shape[axis].Size != 1 {
+		return nil
+	}
+	return answerErrorf("%s does not compare the classes of a row: what it reads has the shape %v, and axis is %d; "+
+		"export ArgMax over the classes, or a single logit or probability itself", best.Label(), shape, axis)
+}
+
+// classes gives the texts of a label the positions of their classes, nil where they are more than there are. What
+// neither the file nor numbers say is read off the row that is decided most clearly.
+func (m *Model) classes(rows []string, logits [][]float64) map[string]int {
+	texts := slices.Compact(slices.Sorted(slices.Values(rows)))
+	if len(texts) > m.Classes() {
+		return nil
+	}
+	var indices, sorted []string
+	number := func(text string) float64 { v, _ := strconv.ParseFloat(text, 64); return v }
+	if !slices.ContainsFunc(texts, func(s string) bool { return numeral(number(s)) != s }) {
+		sorted = slices.SortedFunc(slices.Values(texts), func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+	}
+	for k := range m.Classes() {
+		indices = append(indices, numeral(float64(k)))
+	}
+	for _, order := range [][]string{m.Labels(), indices, sorted} {
+		at := map[string]int{}
+		for _, text := range texts {
+			at[text] = slices.Index(order, text)
+		}
+		if len(order) == m.Classes() && !slices.Contains(slices.Collect(maps.Values(at)), -1) {
+			return at
+		}
+	}
+	at, clearest := map[string]int{}, map[string]float64{}
+	for i, text := range rows {
+		if d := lead(logits[i]); d >= clearest[text] {
+			at[text], clearest[text] = argmax(logits[i]), d
+		}
+	}
+	return at
+}
+
+// lead is how far the largest of logits is above the next.
+func lead(z []float64) float64 {
+	z = slices.Sorted(slices.Values(z))
+	return z[len(z)-1] - z[len(z)-2]
+}
+
+// slack is how far, relative to 1 and a logit, rounding moves the point where a label changes.
+func (m *Model) slack() float64 {
+	if slices.ContainsFunc(m.base.Graph.Nodes, func(n *graph.Node) bool {
+		return strings.Contains(n.Op, "QuantizeLinear") || strings.HasPrefix(n.Op, "QLinear")
+	}) {
+		return 0.1
+	}
+	return 1e-4 * m.Coarse()
+}
+
+// Agrees holds a label of the file against the logits of the same rows, two or more each. Of two classes, a label may
+// begin at 0.5 or at the threshold that is declared, or anywhere if that is for a task to say.
+func (m *Model) Agrees(a Answers, logits [][]float64, anywhere bool) error {
+	class, slack := m.classes(a.Rows, logits), m.slack()
+	low, high := math.Inf(-1), math.Inf(1) // the label changes between these differences of two logits
+	worst, at := 0.0, 0
+	for i, text := range a.Rows {
+		z := logits[i]
+		most := slices.Max(z)
+		// A probability of float32 is flat there: it ties where logits do not.
+		flat := m.decision.Meaning == Probabilities && (most-lead(z) > 15 || most < -80)
+		if flat || class == nil || most != most {
+			continue
+		}
+		if d := (most - z[class[text]]) / (1 + math.Abs(most)); d > worst {
+			worst, at = d, i
+		}
+		if class[text] == 0 {
+			low = max(low, z[1]-z[0])
+		} else {
+			high = min(high, z[1]-z[0])
+		}
+	}
+	near := func(a, b float64) bool { return a <= b+slack*(1+min(math.Abs(a), math.Abs(b))) }
+	within := func(cut float64) bool { return near(low, cut) && near(cut, high) }
+	threshold := m.Classes() == 2 && near(low, high)
+	if worst <= slack || threshold && (anywhere || within(0) || within(-m.cut)) {
+		return nil
+	}
+	z, advice := logits[at], "export both from the same value"
+	if threshold {
+		advice = "if the label has a threshold of its own, declare it as target.threshold of the task"
+	}
+	return answerErrorf("output %q says %q of a row where class %d leads by %.3g logits, so the file does not answer "+
+		"what its margins decide; %s", a.Output, a.Rows[at], argmax(z), slices.Max(z)-z[class[a.Rows[at]]], advice)
+}
+
+// Same fails where the label of a quantized model is another one although both models' logits clearly decide alike.
+func (a Answers) Same(b Answers, logits, quantized [][]float64) error {
+	for i, text := range a.Rows {
+		alike := argmax(logits[i]) == argmax(quantized[i]) && min(lead(logits[i]), lead(quantized[i])) > 0.1
+		if alike && text != b.Rows[i] {
+			return answerErrorf("output %q of the quantized model says %q of a row of which the original's says %q, although "+
+				"both decide for class %d; give it the original's labels", b.Output, b.Rows[i], text, argmax(logits[i]))
+		}
+	}
+	return nil
+}
+
+// SameKind fails where a quantized model does not answer in the kind of numbers in which m does: production reads both
+// alike.
+func (m *Model) SameKind(quantized *Model) error {
+	a, b := m.kind(), quantized.kind()
+	if a == "" || b == "" || a == b {
+		return nil
+	}
+	return answerErrorf("it answers with %s, and the original with %s, so production reads another number; export both "+
+		"alike", b, a)
+}
+
+// kind is empty where a task has to say it.
+func (m *Model) kind() string {
+	d := &m.decision
+	switch {
+	case len(m.LabelOutputs()) == len(m.File().Graph.Outputs):
+		return "labels"
+	case d.Meaning == Unknown:
+		return ""
+	case d.Reason == logarithms || strings.HasPrefix(d.Reason, "LogSoftmax of"):
+		return fmt.Sprintf("%s (columns: %d)", logarithms, m.raw.size)
+	}
+	return fmt.Sprintf("%s (columns: %d)", d.Meaning, m.raw.size)
+}
