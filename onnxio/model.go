@@ -65,6 +65,12 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 		return nil, err
 	}
 	g = pass.Current(g)
+	for _, in := range g.Graph.DataInputs() {
+		if len(in.Shape) > 1 && in.Shape[0].Size > maxFixed {
+			return nil, fmt.Errorf("input %q takes exactly %d rows, and %d is the most that is read: export the model with a "+
+				"dynamic batch", in.Name, in.Shape[0].Size, maxFixed)
+		}
+	}
 	m, err := fromGraph(ctx, g, o)
 	// Of bfloat16, say, ONNX Runtime has few kernels, and of a lowered model it has not seen the file.
 	if err == nil && (m.signature.Columns == nil || m.elements.Converted()) || ctx.Err() != nil {
@@ -272,6 +278,8 @@ func (m *Model) Feed(x []float32) *graph.Tensor {
 	}
 	return graph.FromNumbers(m.input.Name, m.input.DType, x, dims...)
 }
+
+const maxFixed = 1 << 16 // every run of a fixed batch computes all of its rows
 
 // maxFeed bounds the numbers of one run: a file may declare any shape.
 const maxFeed = 1 << 28

@@ -32,6 +32,15 @@ type Rewriter struct {
 	Producers map[string]*Node
 	Consumers map[string][]*Node
 	retired   map[string]bool
+	links     map[*Node]*link // nil but in Repeat
+	touched   []*Node         // since the last rewrite of Repeat
+}
+
+// link is what the index holds of a node.
+type link struct {
+	inputs, outputs []string
+	place           int
+	gone            bool
 }
 
 // NewRewriter returns a rewriter of m. types, which may be nil, are the rewriter's to change.
@@ -64,10 +73,91 @@ func (r *Rewriter) Float(name string) *Tensor {
 	return nil
 }
 
-// Repeat applies rewrite, which reports whether it changed the graph, to the nodes until nothing changes.
+// Repeat applies rewrite, which reports whether it changed the graph, to the first node that it changes until there is
+// none. A rewrite looks at its node and those next to it, and changes no others but by the methods of r.
 func (r *Rewriter) Repeat(rewrite func(*Node) bool) {
-	for slices.ContainsFunc(r.G.Nodes, rewrite) {
-		r.Index()
+	r.Index()
+	r.links = make(map[*Node]*link, len(r.G.Nodes))
+	for i, n := range r.G.Nodes {
+		r.links[n] = &link{slices.Clone(n.Inputs), slices.Clone(n.Outputs), i, false}
+	}
+	todo := slices.Clone(r.G.Nodes)
+	slices.Reverse(todo)
+	for len(todo) > 0 {
+		n := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if r.links[n].gone || !rewrite(n) {
+			continue
+		}
+		for m := range r.relink(n) {
+			if i, found := slices.BinarySearchFunc(todo, m, func(a, b *Node) int { return r.order(b, a) }); !found {
+				todo = slices.Insert(todo, i, m)
+			}
+		}
+	}
+	r.G.Nodes = slices.DeleteFunc(slices.Clone(r.G.Nodes), func(n *Node) bool { return r.links[n].gone })
+	r.links = nil
+}
+
+func (r *Rewriter) order(a, b *Node) int { return r.links[a].place - r.links[b].place }
+
+// relink brings the index up to date after a rewrite of n, and returns the nodes that another rewrite may now change.
+func (r *Rewriter) relink(n *Node) map[*Node]bool {
+	changed := append(r.touched, n)
+	for _, v := range r.links[n].inputs {
+		changed = append(changed, r.Producers[v])
+	}
+	for _, v := range r.links[n].outputs {
+		changed = append(changed, r.Consumers[v]...)
+	}
+	r.touched = nil
+	changed = slices.DeleteFunc(changed, func(c *Node) bool {
+		return c == nil || c != n && !r.links[c].gone && slices.Equal(r.links[c].inputs, c.Inputs) &&
+			slices.Equal(r.links[c].outputs, c.Outputs)
+	})
+	again, read, made := map[*Node]bool{}, map[string]bool{}, map[string]bool{}
+	for _, add := range []bool{false, true} {
+		for _, c := range changed {
+			l := r.links[c]
+			if add && l.gone {
+				continue
+			} else if add {
+				l.inputs, l.outputs = slices.Clone(c.Inputs), slices.Clone(c.Outputs)
+				again[c] = true
+			}
+			lists.Mark(read, l.inputs...)
+			lists.Mark(made, l.outputs...)
+			r.know(c, l, add)
+		}
+	}
+	for v := range read {
+		if again[r.Producers[v]] = true; len(r.Consumers[v]) == 1 {
+			again[r.Consumers[v][0]] = true
+		}
+	}
+	for v := range made {
+		lists.Mark(again, r.Consumers[v]...)
+	}
+	delete(again, nil)
+	return again
+}
+
+// know adds n to the index, or takes it out.
+func (r *Rewriter) know(n *Node, l *link, add bool) {
+	for _, v := range l.inputs {
+		switch i, found := slices.BinarySearchFunc(r.Consumers[v], n, r.order); {
+		case add && !found && v != "":
+			r.Consumers[v] = slices.Insert(r.Consumers[v], i, n)
+		case !add && found:
+			r.Consumers[v] = slices.Delete(r.Consumers[v], i, i+1)
+		}
+	}
+	for _, v := range l.outputs {
+		if add {
+			r.Producers[v] = n
+		} else if r.Producers[v] == n {
+			delete(r.Producers, v)
+		}
 	}
 }
 
@@ -81,17 +171,28 @@ func (r *Rewriter) Rebuild(write func(*Node)) {
 }
 
 // Insert puts nodes in front of n.
-func (r *Rewriter) Insert(n *Node, nodes ...*Node) {
-	r.G.Nodes = slices.Insert(slices.Clone(r.G.Nodes), slices.Index(r.G.Nodes, n), nodes...)
-}
+func (r *Rewriter) Insert(n *Node, nodes ...*Node) { r.insert(n, 0, nodes) }
 
 // InsertAfter puts nodes after n.
 func (r *Rewriter) InsertAfter(n *Node, nodes ...*Node) {
-	r.G.Nodes = slices.Insert(slices.Clone(r.G.Nodes), slices.Index(r.G.Nodes, n)+1, nodes...)
+	r.insert(n, 1, nodes)
+}
+
+func (r *Rewriter) insert(n *Node, after int, nodes []*Node) {
+	r.G.Nodes = slices.Insert(slices.Clone(r.G.Nodes), slices.Index(r.G.Nodes, n)+after, nodes...)
+	for _, n := range nodes {
+		if r.links != nil {
+			r.links[n], r.touched = &link{place: len(r.links)}, append(r.touched, n)
+		}
+	}
 }
 
 // Remove takes n out of the graph.
 func (r *Rewriter) Remove(n *Node) {
+	if r.links != nil { // all at once in the end
+		r.links[n].gone, r.touched = true, append(r.touched, n)
+		return
+	}
 	i := slices.Index(r.G.Nodes, n)
 	r.G.Nodes = slices.Concat(r.G.Nodes[:i], r.G.Nodes[i+1:])
 }
@@ -115,12 +216,21 @@ func (r *Rewriter) Bypass(n *Node) bool {
 		if p == nil || r.G.IsOutput(in) {
 			return false
 		}
-		r.G.Rename(in, out)
+		r.rename(in, out)
 	} else {
-		r.G.Rename(out, in)
+		r.rename(out, in)
 	}
 	r.Fold(n, 0)
 	return true
+}
+
+func (r *Rewriter) rename(old, name string) {
+	nodes := slices.Clone(r.Consumers[old])
+	if p := r.Producers[old]; p != nil {
+		nodes = append(nodes, p)
+	}
+	(&Graph{Nodes: nodes}).Rename(old, name)
+	r.touched = append(r.touched, nodes...)
 }
 
 // Rename makes the nodes make and read a value under another name.

@@ -173,9 +173,13 @@ func (s *Session) Tensors() []string {
 }
 
 func (s *Session) wanted(asked []string) ([]int, error) {
-	want := make([]int, len(asked))
+	want, at := make([]int, len(asked)), map[string]int{}
+	for i, v := range s.outputs {
+		at[v.Name] = i
+	}
 	for k, name := range asked {
-		if want[k] = slices.Index(graph.Names(s.outputs), name); want[k] < 0 {
+		i, ok := at[name]
+		if want[k] = i; !ok {
 			return nil, fmt.Errorf("the model has no output %q; its outputs are %q", name, graph.Names(s.outputs))
 		}
 	}

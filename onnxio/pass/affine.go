@@ -2,7 +2,9 @@ package pass
 
 import (
 	"math"
+	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -43,7 +45,7 @@ func (r *canonicalizer) foldForward(n *graph.Node) bool {
 	}
 	y := n.Outputs[0]
 	for i, x := range n.Inputs {
-		if r.scalesInputs(x) {
+		if r.raw[x] {
 			continue
 		}
 		width, wide := r.width(x) // a narrower x would be broadcast
@@ -77,24 +79,21 @@ func (r *canonicalizer) foldForward(n *graph.Node) bool {
 	return false
 }
 
-func (r *canonicalizer) scalesInputs(value string) bool {
-	seen := map[string]bool{}
-	for todo := []string{value}; len(todo) > 0; {
-		v := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if v == "" || seen[v] || r.Inits[v] != nil {
-			continue
-		}
-		seen[v] = true
-		switch n := r.Producers[v]; {
-		case n == nil:
-			return true
-		case n.Is("Gemm") || n.Is("MatMul") || n.Is("Conv") || n.Is("ConvTranspose") || n.Is("Einsum"):
-		default:
-			todo = append(todo, n.Inputs...)
+// fold folds operators s*x+t into the layer in front, or those behind.
+func (r *canonicalizer) fold() {
+	r.raw = map[string]bool{}
+	for _, v := range r.G.DataInputs() {
+		r.raw[v.Name] = true
+	}
+	layers := []string{"Gemm", "MatMul", "Conv", "ConvTranspose", "Einsum"}
+	for _, n := range r.G.Nodes {
+		if !n.Standard() || !slices.Contains(layers, n.Op) {
+			if slices.ContainsFunc(n.Inputs, func(in string) bool { return r.raw[in] }) {
+				lists.Mark(r.raw, n.Outputs...)
+			}
 		}
 	}
-	return false
+	r.Repeat(func(n *graph.Node) bool { return r.foldBack(n) || r.foldForward(n) })
 }
 
 // affine returns s and t of length width when n computes s*x+t of its i-th input x, nil otherwise: [N, width], or with

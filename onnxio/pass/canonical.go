@@ -35,15 +35,14 @@ func Canonical(m *graph.Model, types graph.Types) (*graph.Model, graph.Types, er
 	if len(errs) > 0 {
 		return nil, nil, errors.Join(errs...)
 	}
-	r := &canonicalizer{graph.NewRewriter(c, typesOf(c.Graph, types))}
+	r := &canonicalizer{Rewriter: graph.NewRewriter(c, typesOf(c.Graph, types))}
 	for _, step := range []func(){
 		r.constants, // Constant nodes, and transposes of constants, become initializers
 		// nodes that pass their first input on unchanged go away
 		func() { r.Repeat(func(n *graph.Node) bool { return r.passes(n) && r.Bypass(n) }) },
 		r.flatten, // products of any rank with stored weights become layers
 		r.gemms,   // dense layers get one form
-		// operators s*x+t fold into the layer in front, or those behind
-		func() { r.Repeat(func(n *graph.Node) bool { return r.foldBack(n) || r.foldForward(n) }) },
+		r.fold,
 		r.pools, // a Relu behind the MaxPool of a Conv goes in front of it, where integer kernels take it in
 		r.names, // layers get names of their own; weights are no inputs
 		r.Sweep,
@@ -59,7 +58,10 @@ func Canonical(m *graph.Model, types graph.Types) (*graph.Model, graph.Types, er
 	return c, r.Types, nil
 }
 
-type canonicalizer struct{ *graph.Rewriter }
+type canonicalizer struct {
+	*graph.Rewriter
+	raw map[string]bool // values that depend on the model's inputs without a layer between
+}
 
 func (r *canonicalizer) numbers(hint string, v []float64, dims ...int64) string {
 	return r.Const(graph.FromNumbers(hint, graph.Float, v, dims...))

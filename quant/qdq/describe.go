@@ -201,9 +201,12 @@ func (v *view) lookedUp(n *graph.Node) bool {
 // Behind returns the value of the activation that alone reads the convolution n, of those that the optimizer makes one
 // node of with it, called after that value; "" when there is none.
 func Behind(g *graph.Graph, n *graph.Node) string {
+	if !n.Is("Conv") {
+		return ""
+	}
 	readers := g.Consumers()[n.Outputs[0]]
 	fused := []string{"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid"}
-	if n.Is("Conv") && len(readers) == 1 && readers[0].Standard() && slices.Contains(fused, readers[0].Op) {
+	if len(readers) == 1 && readers[0].Standard() && slices.Contains(fused, readers[0].Op) {
 		return readers[0].Outputs[0]
 	}
 	return ""
