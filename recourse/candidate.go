@@ -221,11 +221,8 @@ func (s *pieceSearch) expand() error {
 		if err := s.strategy.climb(s, starts); err != nil {
 			return err
 		}
-		for _, c := range children {
-			if valid(c.margin, s.target) {
-				starts = append(starts, c)
-			}
-		}
+		invalid := func(c *candidate) bool { return !valid(c.margin, s.target) }
+		starts = append(starts, slices.DeleteFunc(children, invalid)...)
 		if err := s.refine(s.cheapest(starts, 2, 1.5)); err != nil {
 			return err
 		}

@@ -237,7 +237,7 @@ func (s *pieceSearch) simplify(candidates []*candidate) error {
 				for _, m := range c.switchesOf(f) {
 					if _, rise := c.set.Gain(m, c.x, c.d, c.d); rise < 0 {
 						t := c.clone()
-						f.Set(c.x, t.d, m.Option)
+						m.Set(c.x, t.d)
 						tries = append(tries, t)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"cfq/recourse/constraint"
+	"cfq/task"
 )
 
 // DefaultSteps is the number of the teacher's gradient steps.
@@ -86,7 +87,11 @@ func teach(ctx context.Context, m LossModel, a *constraint.Set, x []float32, o T
 		}
 	}
 	err = chunks(ctx, n, pgdChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		p := newPGD(m, a, lo, x[lo*a.Dim():hi*a.Dim()], delta[lo*a.Dim():hi*a.Dim()])
+		n := (hi - lo) * a.Dim()
+		p := &pgd{
+			m: m, a: a, first: lo, x: x[lo*a.Dim():][:n], delta: delta[lo*a.Dim():][:n], inner: make([]float32, n),
+			active: task.AllRows(hi - lo), points: make([]float32, n), try: make([]float32, a.Dim()),
+		}
 		if chosen != nil {
 			p.active = slices.DeleteFunc(p.active, func(i int) bool { return !chosen[lo+i] })
 		}
@@ -192,17 +197,6 @@ type pgd struct {
 	active []int     // people not yet left alone
 	points []float32
 	try    []float32 // one row of scratch
-}
-
-func newPGD(m LossModel, a *constraint.Set, first int, x, delta []float32) *pgd {
-	p := &pgd{
-		m: m, a: a, first: first, x: x, delta: delta, inner: make([]float32, len(x)),
-		points: make([]float32, len(x)), try: make([]float32, a.Dim()),
-	}
-	for i := range len(x) / a.Dim() {
-		p.active = append(p.active, i)
-	}
-	return p
 }
 
 // step evaluates the loss gradient at everyone's action and lets move change it; a person for whom it returns

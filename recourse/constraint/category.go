@@ -10,12 +10,8 @@ import (
 
 func (u *Feature) compileGroup(f *task.Feature, e *task.OneHot) {
 	u.form, u.ordered = oneHot, e.Ordered
-	var known []int // the values that do not mean "not known", which alone are places of an order
-	for i := range f.Width {
-		if !u.notKnown(i) {
-			known = append(known, i)
-		}
-	}
+	// The values that do not mean "not known" alone are places of an order.
+	known := slices.DeleteFunc(task.AllRows(f.Width), u.notKnown)
 	near := make([][]int, f.Width)
 	for i, ranks := range u.places(f, len(known)) {
 		for _, to := range ranks {

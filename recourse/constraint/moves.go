@@ -5,32 +5,33 @@ import (
 	"slices"
 )
 
-// Move is a new change of one feature: To of a feature of one input, an option of [Feature.Options] of a category.
+// Move is a new change of one feature: To is that of its input or, of a category, one of [Feature.Options].
 type Move struct {
 	Feature *Feature
 	To      float32
-	Option  int
 }
 
 // Switches returns the moves to the feature's options.
 func (a *Set) Switches(u *Feature, x []float32) (moves []Move) {
 	for _, o := range u.Options(x) {
-		m := Move{Feature: u, Option: o}
+		to := float32(o)
 		if u.form < oneHot {
-			m.To = u.changeTo(x[u.First], o)
+			to = u.changeTo(x[u.First], o)
 		}
-		moves = append(moves, m)
+		moves = append(moves, Move{u, to})
 	}
 	return moves
 }
 
-// set makes d the change; x and d are the feature's inputs only.
+// Set makes d the change, whatever the links and rules between features.
+func (m *Move) Set(x, d []float32) { m.set(m.Feature.inputs(x), m.Feature.inputs(d)) }
+
 func (m *Move) set(x, d []float32) {
 	if m.Feature.form < oneHot {
 		d[0] = m.To
 		return
 	}
-	m.Feature.become(x, d, m.Option)
+	m.Feature.become(x, d, int(m.To))
 }
 
 // Apply makes a move, and those that links and rules between features make necessary. When there are none, it leaves d

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"cfq/internal/lists"
 	"cfq/task"
 )
 
@@ -296,10 +297,7 @@ func spread(lines []Line, gap, linear, curvature float64) ([]float64, bool) {
 			}
 		}
 	}
-	moves := make([]float64, len(lines))
-	for k, l := range lines {
-		moves[k] = move(l, at)
-	}
+	moves := lists.Map(lines, func(l Line) float64 { return move(l, at) })
 	return moves, true
 }
 

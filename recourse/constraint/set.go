@@ -26,6 +26,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/task"
 )
 
@@ -120,12 +121,7 @@ func (a *Set) Dim() int { return a.dim }
 
 // Numbers returns the inputs that stand for numbers which actions may change, ascending: those in which people may
 // end near a recourse point instead of on it.
-func (a *Set) Numbers() (at []int) {
-	for _, u := range a.numeric {
-		at = append(at, u.First)
-	}
-	return at
-}
+func (a *Set) Numbers() []int { return lists.Map(a.numeric, func(u *Feature) int { return u.First }) }
 
 // Budget returns the largest number of features that an action can change.
 func (a *Set) Budget() int { return min(a.limit, len(a.free)) }
@@ -611,10 +607,7 @@ func (a *Set) Check(x, delta []float32) error {
 	if len(x) != a.dim || len(delta) != a.dim {
 		return fmt.Errorf("person has %d inputs and action %d, want %d", len(x), len(delta), a.dim)
 	}
-	var errs []error
-	for _, v := range a.Violations(x, delta) {
-		errs = append(errs, v)
-	}
+	errs := lists.Map(a.Violations(x, delta), func(v *Violation) error { return v })
 	return errors.Join(errs...)
 }
 

@@ -142,7 +142,9 @@ func (f *File) Actions(verdicts []Verdict) (actions []recourse.Action, further i
 	chosen := map[int]int{} // the promise of a person
 	for i := range f.Promises {
 		person := f.Promises[i].Person
-		if k, has := chosen[person]; !has || better(&verdicts[i], &verdicts[k]) {
+		k, has := chosen[person]
+		if kept := verdicts[i].Valid(0); !has || kept && !verdicts[k].Valid(0) ||
+			kept == verdicts[k].Valid(0) && verdicts[i].Cost < verdicts[k].Cost {
 			chosen[person] = i
 		}
 	}
@@ -158,11 +160,4 @@ func (f *File) Actions(verdicts []Verdict) (actions []recourse.Action, further i
 		actions[i] = a
 	}
 	return actions, len(f.Promises) - len(chosen)
-}
-
-func better(a, b *Verdict) bool {
-	if a.Valid(0) != b.Valid(0) {
-		return a.Valid(0)
-	}
-	return a.Cost < b.Cost
 }

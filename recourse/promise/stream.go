@@ -200,12 +200,10 @@ func (q *queue) fill(ctx context.Context) error {
 		r.People = p
 		known := func(i int) bool { _, err := r.status(i); return err == nil }
 		r.own = r.own || !r.alone && r.has(colStatus) && slices.ContainsFunc(task.AllRows(p.N), known)
-		var facts []int
-		for i := range p.N {
-			if fact, err := r.isFactual(i); err == nil && fact {
-				facts = append(facts, i)
-			}
-		}
+		facts := slices.DeleteFunc(task.AllRows(p.N), func(i int) bool {
+			fact, err := r.isFactual(i)
+			return err != nil || !fact
+		})
 		if len(facts) > 0 { // codes of people are not what the file says
 			if err := r.task.Recode(ctx, p, facts); err != nil {
 				return err

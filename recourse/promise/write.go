@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -120,10 +121,7 @@ func (c *Columns) Fields(dst []string, l Line) ([]string, error) {
 	}
 	dst = append(dst, l.Action.Status.String(), string(l.Method), cost, margin, decimal(float32(l.Before)), action)
 	if slices.Contains(c.own, colImputed) {
-		var names []string
-		for _, i := range l.Imputed {
-			names = append(names, c.t.Features[i].Name)
-		}
+		names := lists.Map(l.Imputed, func(i int) string { return c.t.Features[i].Name })
 		dst = append(dst, strings.Join(names, "; "))
 	}
 	return c.texts(dst, point)
