@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/quant"
@@ -34,14 +35,12 @@ func layout(j *trainingJob) (slots []paramSlot, s optimizerState) {
 	for i := range layers {
 		l := &layers[i]
 		info, p := &l.Info, &l.Plan
-		weights, logs, bias := slices.Clone(info.W), []float32{}, p.Bias
+		weights, bias := slices.Clone(info.W), p.Bias
+		logs := lists.Map(l.scales(), func(v float32) float32 { return float32(math.Log(float64(v))) })
 		for k, w := range weights {
 			if !p.Float && l.Widths == nil { // widths that are learned share weights in their own units
 				weights[k] = first(p, k, w, p.Scales[k/info.In%len(p.Scales)], j.lsq)
 			}
-		}
-		for _, v := range l.scales() {
-			logs = append(logs, float32(math.Log(float64(v))))
 		}
 		if bias == nil {
 			bias = info.B
@@ -217,14 +216,11 @@ func (b *stepBuilder) shaped(l *Layer, node *graph.Node, w string) string {
 	return w
 }
 
-func (b *stepBuilder) dims(name string) (dims []int64) {
+func (b *stepBuilder) dims(name string) []int64 {
 	if t := b.G.Init(name); t != nil {
 		return t.Dims
 	}
-	for _, d := range b.t.Types[name].Shape {
-		dims = append(dims, d.Size)
-	}
-	return dims
+	return lists.Map(b.t.Types[name].Shape, func(d graph.Dim) int64 { return d.Size })
 }
 
 // settle moves weights that are in units of their scale towards their codes. Without it most weights of few bits end

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -178,10 +179,7 @@ func (b *stepBuilder) mixture(l *Layer, weights, scales, policy string) (string,
 	share := b.Op("Softmax", []string{b.reshape(scores, n, units, 1)}, graph.IntAttr("axis", 0))
 	b.known(share, n, units, 1)
 	drawn := b.fake().Hardest(share)
-	var cost []float32
-	for _, c := range l.Widths.Costs {
-		cost = append(cost, float32(c))
-	}
+	cost := lists.Map(l.Widths.Costs, func(c float64) float32 { return float32(c) })
 	b.costs = append(b.costs, b.Op("ReduceSum", []string{
 		b.Op("Mul", []string{share, b.Const(graph.FromFloats("cost", cost, n, 1, 1))}), b.ints(0, 1, 2),
 	}, graph.IntAttr("keepdims", 0)))

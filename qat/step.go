@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
@@ -110,11 +111,8 @@ func (s *trainStep) open() error {
 	return nil
 }
 
-func floatValues(names ...string) (values []graph.Value) {
-	for _, v := range names {
-		values = append(values, graph.Value{Name: v, DType: graph.Float})
-	}
-	return values
+func floatValues(names ...string) []graph.Value {
+	return lists.Map(names, func(v string) graph.Value { return graph.Value{Name: v, DType: graph.Float} })
 }
 
 func (s *trainStep) session(rows int) (*ort.Session, error) {

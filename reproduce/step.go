@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 )
 
 // labStep is a command that makes files. What it reads are files of its command line, and those beside.
@@ -197,11 +198,7 @@ func put(path string, text []byte) error {
 }
 
 func (l *Lab) recorded(args []string) string {
-	words := []string{"cfq"}
-	for _, a := range args {
-		words = append(words, l.short(a))
-	}
-	return strings.Join(words, " ")
+	return "cfq " + strings.Join(lists.Map(args, l.short), " ")
 }
 
 // short is an argument without the folder of data or of results in which its file is, so that these can be moved. One

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/internal/lists"
 )
 
 // Margin is the required margin, in logits, at which everything is measured.
@@ -132,11 +133,7 @@ func number(text string) Number {
 
 // Names lists the names of tables.
 func Names(tables []Table) []string {
-	var names []string
-	for _, t := range tables {
-		names = append(names, t.Name)
-	}
-	return names
+	return lists.Map(tables, func(t Table) string { return t.Name })
 }
 
 func place(data, part string) string {

@@ -59,10 +59,7 @@ func Trace(
 			if err != nil {
 				return nil, nil, fmt.Errorf("trace of layer %q: %w", l.Node, err)
 			}
-			var q float64
-			for k := range v {
-				q += float64(v[k]) * float64(hv[k])
-			}
+			q := dot(v, hv)
 			sum += q
 			squares += q * q
 			if o.Progress != nil {

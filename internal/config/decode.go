@@ -21,6 +21,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 )
 
@@ -236,10 +237,7 @@ func (d *Decoder) Mapping(n ast.Node, what string, keys []Key) Mapping {
 	if len(node.Values) > 0 && !node.IsFlowStyle {
 		m.Node = node.Values[0].Key // a block mapping's own token is the colon of its first key
 	}
-	names := make([]string, len(keys))
-	for i, k := range keys {
-		names[i] = k.Name
-	}
+	names := lists.Map(keys, func(k Key) string { return k.Name })
 	for _, kv := range node.Values { // each key once: the parser refuses others
 		before := len(d.Errs)
 		word, ok := d.Key(kv.Key)

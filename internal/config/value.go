@@ -8,6 +8,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"cfq/internal/lists"
 )
 
 // Value is what may stand at a key.
@@ -62,10 +64,7 @@ func ListOf(item func() Schema) func() Schema {
 // AnyOf is the form of a value that has one of the forms.
 func AnyOf(forms ...func() Schema) func() Schema {
 	return func() Schema {
-		all := make([]Schema, len(forms))
-		for i, f := range forms {
-			all[i] = f()
-		}
+		all := lists.Map(forms, func(f func() Schema) Schema { return f() })
 		return Schema{"anyOf": all}
 	}
 }
@@ -107,10 +106,7 @@ func Nodes(n ast.Node) []ast.Node {
 
 // Word is one of the given words.
 func Word[T ~string](d *Decoder, dst *T, words ...T) Value {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = string(w)
-	}
+	all := lists.Map(words, func(w T) string { return string(w) })
 	return As(dst, func() Schema { return Schema{"enum": all} }, func(n ast.Node) (T, bool) {
 		s, ok := d.ReadText(n)
 		if ok && !slices.Contains(all, s) {

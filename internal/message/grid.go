@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"cfq/internal/lists"
 )
 
 // width is the longest line of a paragraph; tables and file names may be wider.
@@ -54,10 +56,7 @@ func NewLines() *Grid { return &Grid{left: true} }
 
 // Add adds a row.
 func (g *Grid) Add(cells ...string) {
-	row := make([]string, len(cells))
-	for j, c := range cells {
-		row[j] = OneLine(c)
-	}
+	row := lists.Map(cells, OneLine)
 	g.rows = append(g.rows, row)
 }
 

@@ -14,6 +14,8 @@ import (
 	"unicode"
 
 	"github.com/agext/levenshtein"
+
+	"cfq/internal/lists"
 )
 
 // most is how many characters a message repeats of what somebody wrote, and
@@ -54,10 +56,7 @@ func Legible(s string) string {
 
 // List names at most limit of the words, and says how many more there are.
 func List(words []string, limit int) string {
-	shown := make([]string, 0, min(limit, len(words)))
-	for _, w := range words[:min(limit, len(words))] {
-		shown = append(shown, Legible(w))
-	}
+	shown := lists.Map(words[:min(limit, len(words))], Legible)
 	s := strings.Join(shown, ", ")
 	if more := len(words) - len(shown); more > 0 {
 		s += fmt.Sprintf(" and %d more", more)
@@ -162,11 +161,8 @@ func (t *Templates) Lines(name string, data any) []string {
 }
 
 // Rows are the lines, in the parts that tabs separate.
-func (t *Templates) Rows(name string, data any) (rows [][]string) {
-	for _, line := range t.Lines(name, data) {
-		rows = append(rows, strings.Split(line, "\t"))
-	}
-	return rows
+func (t *Templates) Rows(name string, data any) [][]string {
+	return lists.Map(t.Lines(name, data), func(line string) []string { return strings.Split(line, "\t") })
 }
 
 // Grid adds the rows to a grid.

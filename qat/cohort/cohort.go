@@ -20,6 +20,7 @@ import (
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
+	"cfq/task"
 )
 
 // How many people are asked for recourse: once, for rays to their recourse points, and for the shares of broken
@@ -65,11 +66,8 @@ func (s *Source) Find(ctx context.Context, objective qat.Objective) (err error) 
 	if s.objective, err = qat.FindObjective(objective); err != nil {
 		return err
 	}
-	for i, m := range s.Margins {
-		if m <= 0 {
-			s.refused = append(s.refused, i)
-		}
-	}
+	all := task.AllRows(len(s.Margins))
+	s.refused = slices.DeleteFunc(all, func(i int) bool { return !(s.Margins[i] <= 0) })
 	limit := finalPeople
 	if s.objective.Resamples {
 		limit = rayPeople

@@ -4,6 +4,9 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+
+	"cfq/internal/lists"
+	"cfq/qat"
 )
 
 // Population is what the points of objectives that need no labels are drawn from: people and their ways to recourse.
@@ -88,10 +91,7 @@ func (p *Population) drawRays(ctx context.Context, rng *rand.Rand, margins Margi
 // Ends returns the end of each ray, in numbers as far as the margin there needs to be about the one given, but no
 // farther than the recourse point.
 func (p *Population) Ends(ctx context.Context, margins Margins, margin float32) ([]float32, error) {
-	var ends []float32
-	for _, r := range p.Rays {
-		ends = append(ends, p.X[r.Person*p.Dim:(r.Person+1)*p.Dim]...)
-	}
+	ends := qat.RowsAt(p.X, p.Dim, lists.Map(p.Rays, func(r Ray) int { return r.Person }))
 	return p.follow(ctx, margins, p.Rays, ends, slices.Repeat([]float32{margin}, len(p.Rays)), 1)
 }
 

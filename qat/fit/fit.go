@@ -349,12 +349,9 @@ func (f *fit) recourse(ctx context.Context, m *classifier.Model, round int) ([]f
 	if err != nil {
 		return nil, err
 	}
-	var refused []int
-	for i, v := range margins {
-		if float64(v) <= f.task.Target.Margin {
-			refused = append(refused, i)
-		}
-	}
+	refused := slices.DeleteFunc(task.AllRows(len(margins)), func(i int) bool {
+		return !(float64(margins[i]) <= f.task.Target.Margin)
+	})
 	rng := rand.New(rand.NewPCG(f.o.Train.Seed, uint64(round)))
 	rng.Shuffle(len(refused), func(i, j int) { refused[i], refused[j] = refused[j], refused[i] })
 	refused = refused[:min(len(refused), mostRecourse)]
@@ -473,10 +470,7 @@ func measured(margins []float32, labels []int8) Metrics {
 // auc is the probability that a random favourable row has the larger margin than a random other one, ties counting
 // half: the rank sum of Mann and Whitney.
 func auc(margins []float32, labels []int8) float64 {
-	order := make([]int, len(margins))
-	for i := range order {
-		order[i] = i
-	}
+	order := task.AllRows(len(margins))
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(margins[a], margins[b]) })
 	var ranks, positive float64
 	for from := 0; from < len(order); {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,12 +56,8 @@ func notice() (string, error) {
 	b.WriteString(list.String())
 	b.WriteString("\nONNX Runtime (MIT, Copyright Microsoft Corporation) is not part of cfq: the command loads\n" +
 		"the shared library at run time.\n")
-	texts := make([]string, 0, len(users))
-	for text := range users {
-		texts = append(texts, text)
-	}
-	slices.SortFunc(texts, func(x, y string) int { return cmp.Compare(users[x][0]+x, users[y][0]+y) })
-	for _, text := range texts {
+	byUser := func(x, y string) int { return cmp.Compare(users[x][0]+x, users[y][0]+y) }
+	for _, text := range slices.SortedFunc(maps.Keys(users), byUser) {
 		fmt.Fprintf(&b, "\n%s\n%s\n\n%s\n", strings.Repeat("-", 80), strings.Join(users[text], "\n"), text)
 	}
 	return b.String(), nil
@@ -91,12 +88,8 @@ func linked() ([]dependency, error) {
 			found[m.Path] = m
 		}
 	}
-	modules := make([]dependency, 0, len(found))
-	for _, m := range found {
-		modules = append(modules, m)
-	}
-	slices.SortFunc(modules, func(x, y dependency) int { return cmp.Compare(x.Path, y.Path) })
-	return modules, nil
+	byPath := func(x, y dependency) int { return cmp.Compare(x.Path, y.Path) }
+	return slices.SortedFunc(maps.Values(found), byPath), nil
 }
 
 // licences returns the texts of the licence files of a module.

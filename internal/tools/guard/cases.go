@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+
+	"cfq/task"
 )
 
 // model is a classifier with its data. Paths are absolute, but for a model that an earlier case trains.
@@ -71,11 +74,7 @@ func models(root, shared string) ([]model, error) {
 
 // digits is a CNN that each side trains itself.
 func digits(tasks, data string) (model, error) {
-	rows := make([]int, 1200)
-	for i := range rows {
-		rows[i] = i
-	}
-	list, err := json.Marshal(rows)
+	list, err := json.Marshal(task.AllRows(1200))
 	if err != nil {
 		return model{}, err
 	}
@@ -112,10 +111,8 @@ func (m model) cases() []testCase {
 			if method == "pact" {
 				args = append(args, "--set", "write.compute=integer")
 			}
-			for _, t := range trained() {
-				if t == method {
-					args = append(args, "--set", "train.steps=64")
-				}
+			if slices.Contains(trained(), method) {
+				args = append(args, "--set", "train.steps=64")
 			}
 			list = append(list, testCase{name, args, []string{name + ".onnx", name + ".plan"}})
 			if method == "cf-ptq" || method == "ptq" {

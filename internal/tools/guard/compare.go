@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -101,15 +102,11 @@ func (c testCase) run(ctx context.Context, s side, args []string) (stdout []byte
 }
 
 func sameFile(a, b string) error {
-	x, err := content(a)
-	if err != nil {
-		return err
-	}
-	y, err := content(b)
-	if err != nil {
-		return err
-	}
+	x, errX := content(a)
+	y, errY := content(b)
 	switch {
+	case errX != nil || errY != nil:
+		return errors.Join(errX, errY)
 	case filepath.Ext(a) == ".plan":
 		return sameJSON(x, y)
 	case !bytes.Equal(x, y):
@@ -198,14 +195,8 @@ func sameObjects(path string, before, after map[string]any) error {
 		}
 		delete(left, now)
 	}
-	var added []string
-	for key, is := range left {
-		if is {
-			added = append(added, key)
-		}
-	}
-	if len(added) > 0 {
-		slices.Sort(added)
+	maps.DeleteFunc(left, func(_ string, is bool) bool { return !is })
+	if added := slices.Sorted(maps.Keys(left)); len(added) > 0 {
 		return fmt.Errorf("%s has new keys: %s", path, strings.Join(added, ", "))
 	}
 	return nil
