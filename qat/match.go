@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"cfq/onnxio/autodiff"
@@ -132,9 +133,7 @@ func (b *stepBuilder) slope(points string, n int) string {
 		b.Append(&c)
 	}
 	fixBatch(types, b.whole[input].Shape[0], b.job.Batch)
-	for v, t := range types {
-		b.t.Types[v] = t
-	}
+	maps.Copy(b.t.Types, types)
 	return b.lossGradient(points, names[b.t.Margin], names[b.t.Logits], fmt.Sprintf("qat.d%d.", n))
 }
 

@@ -114,11 +114,10 @@ func (l *Layer) risks(policy []float32) (risks [][]float64, cost float64) {
 	for u := range units {
 		best := l.likely(policy, u)
 		cost += l.Widths.Costs[best]
-		var weights, sums []float64
+		var sums []float64
 		var sum float64
 		for w := range l.Widths.Plans {
-			weights = append(weights, math.Exp(float64(policy[w*units+u]-policy[best*units+u])))
-			sum += weights[w]
+			sum += math.Exp(float64(policy[w*units+u] - policy[best*units+u]))
 			sums = append(sums, sum)
 		}
 		for w := range sums {

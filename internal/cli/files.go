@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"cfq/internal/lists"
 	"cfq/internal/tempfile"
 )
 
@@ -47,21 +49,12 @@ func Input(what, path string) error {
 
 func sibling(path string) string {
 	dir := filepath.Dir(path)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return ""
+	entries, _ := os.ReadDir(dir) // what cannot be read has no name to suggest
+	files := slices.DeleteFunc(entries, fs.DirEntry.IsDir)
+	if s := Suggest(filepath.Base(path), lists.Map(files, fs.DirEntry.Name)); s != "" {
+		return filepath.Join(dir, s)
 	}
-	var names []string
-	for _, e := range entries {
-		if !e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	s := Suggest(filepath.Base(path), names)
-	if s == "" {
-		return ""
-	}
-	return filepath.Join(dir, s)
+	return ""
 }
 
 // Output reports why path must not be written: it is the standard output or no regular

@@ -31,9 +31,11 @@ func Stream(ctx context.Context, path string, t *task.Task, people Batches, each
 	return stream(ctx, path, t, people, each, newQueue(queueRows, queueLimit))
 }
 
+// stream is Stream with a queue, which it closes.
 func stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error, q *queue) (
-	*File, error,
+	_ *File, err error,
 ) {
+	defer func() { err = cmp.Or(err, q.lists.Close(), q.ids.Close()) }()
 	r, err := newReader(path, t, people == nil)
 	switch {
 	case err != nil || people != nil:
@@ -42,28 +44,16 @@ func stream(ctx context.Context, path string, t *task.Task, people Batches, each
 	default:
 		err = fmt.Errorf("promises %s: %w", path, errNoPeople)
 	}
-	if err == nil {
-		err = r.stream(ctx, people, each, q)
-	}
 	if err != nil {
 		return nil, err
 	}
-	for _, list := range [][]task.Problem{r.file.Problems, r.file.Lost} {
-		slices.SortStableFunc(list, func(a, b task.Problem) int { return a.Line - b.Line })
-	}
-	return r.file, nil
-}
-
-// stream is Stream of promises to given people. It closes the queue.
-func (r *fileReader) stream(ctx context.Context, people Batches, each func(*File) error, q *queue) (err error) {
-	defer func() { err = cmp.Or(err, q.lists.Close(), q.ids.Close()) }()
 	q.r = r
 	if err := q.fill(ctx); err != nil {
-		return fmt.Errorf("promises: %w", err)
+		return nil, fmt.Errorf("promises: %w", err)
 	}
 	if r.byID {
 		if err := q.join(people); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	f, moved := r.file, 0
@@ -81,16 +71,19 @@ func (r *fileReader) stream(ctx context.Context, people Batches, each func(*File
 		return each(batch)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, _, err := q.to(&task.People{}, math.MaxInt); err != nil { // the rest are to people who did not come
-		return fmt.Errorf("promises %s: %w", r.path, err)
+		return nil, fmt.Errorf("promises %s: %w", path, err)
 	}
 	if moved > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("%d promises were made from other lines of the data than their rows are on "+
 			"now; are these the data that they were made from?", moved))
 	}
-	return nil
+	for _, list := range [][]task.Problem{f.Problems, f.Lost} {
+		slices.SortStableFunc(list, func(a, b task.Problem) int { return a.Line - b.Line })
+	}
+	return f, nil
 }
 
 // queue holds promises until their people come. List i has those to the rows from i * rows, and the last list those
