@@ -30,12 +30,15 @@ type Lists struct {
 	end   int64    // of what was written to the file
 }
 
-// list is one of them: parts of the file, and then what is held.
+// list is one of them: parts of the file, and then what is held, in blocks of which the last one grows.
 type list struct {
 	parts []fileRange
-	held  []byte
+	held  [][]byte
 	size  int64
 }
+
+// block is the size from which on a block does not grow: what is held is copied no more.
+const block = 64 << 10
 
 type fileRange struct{ at, size int64 }
 
@@ -51,7 +54,13 @@ func (l *Lists) Grow() int {
 // Append adds b, which is copied, to the end of a list. It fails when the temporary file cannot be written.
 func (l *Lists) Append(to int, b []byte) error {
 	x := &l.lists[to]
-	x.held = append(x.held, b...)
+	if n := len(x.held); n == 0 {
+		x.held = [][]byte{nil}
+	} else if len(x.held[n-1]) >= block {
+		x.held = append(x.held, make([]byte, 0, block+len(b)))
+	}
+	last := &x.held[len(x.held)-1]
+	*last = append(*last, b...)
 	x.size += int64(len(b))
 	if l.held += len(b); l.held <= l.limit {
 		return nil
@@ -85,12 +94,14 @@ func (l *Lists) write() (err error) {
 		if len(x.held) == 0 {
 			continue
 		}
-		if _, err := l.file.WriteAt(x.held, l.end); err != nil {
-			return err
+		from := l.end
+		for _, b := range x.held {
+			if _, err := l.file.WriteAt(b, l.end); err != nil {
+				return err
+			}
+			l.end += int64(len(b))
 		}
-		n := int64(len(x.held))
-		x.parts = append(x.parts, fileRange{l.end, n})
-		l.end += n
+		x.parts = append(x.parts, fileRange{from, l.end - from})
 		x.held = nil // other lists may be the ones that grow next
 	}
 	l.held = 0
@@ -103,11 +114,14 @@ func (l *Lists) Size(of int) int64 { return l.lists[of].size }
 // Reader reads a list from its beginning. It is valid until the list is appended to.
 func (l *Lists) Reader(of int) io.Reader {
 	x := &l.lists[of]
-	readers := make([]io.Reader, 0, len(x.parts)+1)
+	readers := make([]io.Reader, 0, len(x.parts)+len(x.held))
 	for _, p := range x.parts {
 		readers = append(readers, io.NewSectionReader(l.file, p.at, p.size))
 	}
-	return io.MultiReader(append(readers, bytes.NewReader(x.held))...)
+	for _, b := range x.held {
+		readers = append(readers, bytes.NewReader(b))
+	}
+	return io.MultiReader(readers...)
 }
 
 // Close removes the temporary file, if there is one. The lists are then empty.

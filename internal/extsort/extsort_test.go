@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -43,6 +44,24 @@ func TestLists(t *testing.T) {
 	})
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestMemory fills many blocks: what a list holds is not copied as it grows.
+func TestMemory(t *testing.T) {
+	const size = 16 << 20
+	var before, after runtime.MemStats
+	l, b, want := New(1, Limit), []byte(strings.Repeat("x", 299)+"\n"), 0
+	runtime.ReadMemStats(&before)
+	for ; want < size; want += len(b) {
+		must.Do(t, l.Append(0, b))
+	}
+	runtime.ReadMemStats(&after)
+	if made := after.TotalAlloc - before.TotalAlloc; made > size*3/2 {
+		t.Errorf("a list of %d bytes took %d", size, made)
+	}
+	if got := must.Get(io.ReadAll(l.Reader(0)))(t); len(got) != want || bytes.Count(got, b) != want/len(b) {
+		t.Errorf("%d bytes are read of %d", len(got), want)
 	}
 }
 
