@@ -79,14 +79,21 @@ func settle(pairs []*equalPair, numbers map[string][]float64, factors func(rows,
 	for range equalRounds {
 		change := 0.0
 		for _, p := range pairs {
-			rows, columns := p.ranges(numbers)
-			by := factors(rows, columns, numbers[p.a.Bias])
+			rows, bias, columns := numbers[p.a.Weight], numbers[p.a.Bias], numbers[p.b.Weight]
+			rowRanges, columnRanges := p.ranges(rows, columns)
+			by := factors(rowRanges, columnRanges, bias)
 			for i, s := range by {
 				change = max(change, math.Abs(math.Log(s)))
 				p.factor[i] *= s
 			}
-			if by != nil {
-				p.scale(numbers, by)
+			for k := range rows {
+				rows[k] /= by[k/p.a.In]
+			}
+			for i := range bias {
+				bias[i] /= by[i]
+			}
+			for k := range columns {
+				columns[k] *= by[p.reads(k)]
 			}
 		}
 		if change < equalEnough {
@@ -152,11 +159,8 @@ func soleReader(readers map[string][]*graph.Node, alone func(string) bool, value
 
 // sameChannels reports whether b reads the channels of a in their order, see equalPair.reads.
 func sameChannels(f *finder, a, b LayerInfo, reshaped string) bool {
-	switch {
-	case b.Conv != nil:
-		return a.Conv != nil && b.Conv.Channels == a.Out
-	case a.Conv == nil:
-		return b.In == a.Out
+	if b.Conv != nil || a.Conv == nil {
+		return b.Conv != nil || b.In == a.Out
 	}
 	size := 1 // of a row of the batch, which must be one of b's
 	for i, d := range f.shape(reshaped) {
@@ -177,31 +181,17 @@ func (p *equalPair) reads(k int) int {
 	return k/p.b.In/(p.b.Out/groups)*channels + k%p.b.In/(p.b.In/channels)
 }
 
-// scale divides the channels of a by factors and multiplies them in b.
-func (p *equalPair) scale(numbers map[string][]float64, factors []float64) {
-	rows, bias, columns := numbers[p.a.Weight], numbers[p.a.Bias], numbers[p.b.Weight]
-	for k := range rows {
-		rows[k] /= factors[k/p.a.In]
+// ranges returns the largest weight of each channel in the rows of a and the columns of b.
+func (p *equalPair) ranges(rows, columns []float64) (ofRows, ofColumns []float64) {
+	ofRows, ofColumns = make([]float64, p.a.Out), make([]float64, p.a.Out)
+	for k, w := range rows {
+		ofRows[k/p.a.In] = max(ofRows[k/p.a.In], math.Abs(w))
 	}
-	for i := range bias {
-		bias[i] /= factors[i]
-	}
-	for k := range columns {
-		columns[k] *= factors[p.reads(k)]
-	}
-}
-
-// ranges returns the largest weight of each channel of a and of b.
-func (p *equalPair) ranges(numbers map[string][]float64) (rows, columns []float64) {
-	rows, columns = make([]float64, p.a.Out), make([]float64, p.a.Out)
-	for k, w := range numbers[p.a.Weight] {
-		rows[k/p.a.In] = max(rows[k/p.a.In], math.Abs(w))
-	}
-	for k, w := range numbers[p.b.Weight] {
+	for k, w := range columns {
 		i := p.reads(k)
-		columns[i] = max(columns[i], math.Abs(w))
+		ofColumns[i] = max(ofColumns[i], math.Abs(w))
 	}
-	return rows, columns
+	return ofRows, ofColumns
 }
 
 // unevenRange is the ratio of row to column from which a channel is equalized always, and levelRange that from which
@@ -212,7 +202,8 @@ const unevenRange, levelRange = 50, 4
 // channels, which then lose their bits to it, and the other of the two is not. Ranges are compared with their median,
 // and the bias counts as a weight: values between the layers have its size, too.
 func uneven(rows, columns, biases []float64) []float64 {
-	factors, far := slices.Repeat([]float64{1}, len(rows)), 0.0
+	none := slices.Repeat([]float64{1}, len(rows))
+	factors, far := slices.Clone(none), 0.0
 	for i, b := range biases {
 		rows[i] = max(rows[i], math.Abs(b))
 	}
@@ -234,7 +225,7 @@ func uneven(rows, columns, biases []float64) []float64 {
 	if far > unevenRange {
 		return factors
 	}
-	return nil
+	return none
 }
 
 // usual is the median of those that are not zero.
