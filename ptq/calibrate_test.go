@@ -213,6 +213,13 @@ func TestCollapsed(t *testing.T) {
 			t.Errorf("%s: %+v, equalized %q", compute, h, r.Equalized)
 		}
 	}
+	var far, cut []float32 // a few margins are far from the others, and cut off by a grid
+	for i := range 200 {
+		m := float32(i-100) / 50
+		if far, cut = append(far, m), append(cut, m); i > 195 {
+			far[i] = 1000
+		}
+	}
 	ok, all := [2]int{100, 90}, [2]int{100, 100}
 	for _, tt := range []struct {
 		a    AsTheyAre
@@ -224,6 +231,8 @@ func TestCollapsed(t *testing.T) {
 		{AsTheyAre{Refused: all, Approved: [2]int{10, 0}, Spread: 1}, ""},
 		{AsTheyAre{Refused: all, Approved: all, Spread: 0.01}, "spread 0.01 times"},
 		{AsTheyAre{Refused: [2]int{3, 3}, Spread: 0.01}, ""},
+		{compareMargins(cut, far), ""},
+		{compareMargins(make([]float32, 200), far), "of 99 people whom the original approves, it approves 0"},
 	} {
 		h := &HeldOut{AsTheyAre: tt.a}
 		if h.Collapsed() != (tt.want != "") || h.Collapsed() && !strings.Contains(h.String(), tt.want) {

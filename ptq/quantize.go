@@ -21,7 +21,6 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
 	"cfq/calib"
@@ -176,7 +175,9 @@ type AsTheyAre struct {
 	Refused  [2]int     `json:"refused"`  // by the original, and of these by the written model
 	Approved [2]int     `json:"approved"` // likewise
 	Error    eval.Float `json:"rms"`
-	Spread   eval.Float `json:"margin_spread"` // ratio of the standard deviations of margins, written to original
+	// Spread is the ratio of the standard deviations of margins, written to original: of all, or without the outer tenths,
+	// which a grid may clip or which alone may differ, whichever is larger.
+	Spread eval.Float `json:"margin_spread"`
 }
 
 // A model whose margins have less than minSpread of their spread has collapsed, or one that decides less than minKept
@@ -246,26 +247,35 @@ func (c *calibration) heldOut(ctx context.Context) (points []float32, seen bool,
 }
 
 // asTheyAre compares the written model g with the original at people whose margins are known.
-func (c *calibration) asTheyAre(ctx context.Context, g *classifier.Model) (a AsTheyAre, err error) {
+func (c *calibration) asTheyAre(ctx context.Context, g *classifier.Model) (AsTheyAre, error) {
 	margins := c.sample.margins
 	at := slices.DeleteFunc(task.AllRows(len(margins)), func(i int) bool { return margins[i] != margins[i] })
 	at = subset(at, qat.Spread(len(at), 4*heldPoints))
 	written, err := g.Margins(ctx, qat.RowsAt(c.sample.all.X, c.sample.all.Dim, at))
+	return compareMargins(written, qat.RowsAt(margins, 1, at)), err
+}
+
+func compareMargins(written, original []float32) (a AsTheyAre) {
 	var got, want []float64
 	for k, m := range written {
-		original, of := margins[at[k]], &a.Refused
-		if original > 0 {
+		of := &a.Refused
+		if original[k] > 0 {
 			of = &a.Approved
 		}
 		of[0]++
-		if m == m && m > 0 == (original > 0) {
+		if m == m && m > 0 == (original[k] > 0) {
 			of[1]++
 		}
-		got, want = append(got, float64(m)), append(want, float64(original))
+		got, want = append(got, float64(m)), append(want, float64(original[k]))
 	}
-	a.Error = eval.Float(floats.Distance(got, want, 2) / math.Sqrt(float64(len(got))))
-	a.Spread = eval.Float(stat.PopStdDev(got, nil) / stat.PopStdDev(want, nil))
-	return a, err
+	a.Error = eval.Float(math.Sqrt(sensitivity.MarginError(written, original)))
+	slices.Sort(got)
+	slices.Sort(want)
+	for _, out := range []int{0, len(got) / 10} {
+		inner := func(margins []float64) float64 { return stat.PopStdDev(margins[out:len(margins)-out], nil) }
+		a.Spread = max(a.Spread, eval.Float(inner(got)/inner(want)))
+	}
+	return a
 }
 
 // recourseOf returns points on the ways of some of the people to their teacher recourse, heldPoints at most: where they
