@@ -35,13 +35,7 @@ type Errors = config.Errors
 
 // Number reads a decimal number such as 40, -1.5 or 1e+05, with blanks around it, but no infinity, NaN, hexadecimal or
 // digit separator.
-func Number(s string) (float64, bool) {
-	v, ok := config.Decimal(s)
-	if ok || s == "" || s[0] != ' ' && s[len(s)-1] != ' ' {
-		return v, ok
-	}
-	return config.Decimal(strings.Trim(s, " "))
-}
+func Number(s string) (float64, bool) { return config.Decimal(strings.Trim(s, " ")) }
 
 // Load reads a task file in YAML or JSON. Mistakes in it are returned as Errors.
 func Load(path string) (*Task, error) {

@@ -47,10 +47,10 @@ func (o *OneHot) encodeMissing() error {
 	switch {
 	case o.Required != "":
 		return errors.New("the value is missing" + o.Required)
-	case !o.zeroIsMissing():
-		return missingValue()
+	case o.zeroIsMissing():
+		return nil
 	}
-	return nil
+	return missingValue()
 }
 
 // zeroIsMissing says whether the model knows a missing value: as zeros of one-hots, also without the first.

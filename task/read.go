@@ -523,11 +523,8 @@ func (rd *peopleReader) missing(field string) bool {
 
 // lacks says whether a field is a missing value of f: what data.missing lists is none where it is among f's values.
 func (rd *peopleReader) lacks(f *Feature, field string) bool {
-	if !rd.missing(field) {
-		return false
-	}
 	c := f.Category()
-	return field == "" || c == nil || Find(c.Names(), field) < 0
+	return rd.missing(field) && (field == "" || c == nil || Find(c.Names(), field) < 0)
 }
 
 func (rd *peopleReader) label(rec []string) int8 {

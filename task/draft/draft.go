@@ -295,14 +295,10 @@ func (d *drafter) declare(in *task.Feature, p *profile) feature {
 		} else if zero == "" && len(p.texts) == 2 {
 			zero = p.texts[1-i]
 		}
-		made := d.binary(&f, e.One, zero)
-		shares := made.Shares
-		made.Coding, made.Shares = e.Coding, shares
+		d.binary(&f, e.One, zero, e.Coding)
 	case *task.OneHot:
 		p.claim(e.Values)
-		made := d.category(&f, e.Values)
-		shares := made.Shares
-		made.Coding, made.Shares = e.Coding, shares
+		d.category(&f, e.Values, e.Coding)
 		others := slices.DeleteFunc(slices.Clone(p.texts), func(v string) bool { return task.Find(e.Values, v) >= 0 })
 		if len(others) > 0 {
 			f.ask("the encoding does not list %s, so rows with it cannot be read: does it mean \"not known\" (then add it "+
@@ -348,21 +344,17 @@ func (d *drafter) number(f *feature) *task.Standardized {
 	return n
 }
 
-func (d *drafter) binary(f *feature, one, zero string) *task.Binary {
+func (d *drafter) binary(f *feature, one, zero string, known task.Coding) {
+	known.Shares = []float64{f.from.share(one)}
+	f.Encoding = &task.Binary{One: one, Zero: zero, Coding: known}
 	f.Subgroup = !f.Actionable
-	made := &task.Binary{One: one, Zero: zero, Coding: task.Coding{Shares: []float64{f.from.share(one)}}}
-	f.Encoding = made
-	return made
 }
 
-func (d *drafter) category(f *feature, values []string) *task.OneHot {
+func (d *drafter) category(f *feature, values []string, known task.Coding) {
 	const most = 10 // groups that results are reported by
 	f.Subgroup = !f.Actionable && len(values) <= most
-	hot := &task.OneHot{
-		Values: values, MissingValues: markers(values), Coding: task.Coding{Shares: f.from.shares(values)},
-	}
-	f.Encoding = hot
-	return hot
+	known.Shares = f.from.shares(values)
+	f.Encoding = &task.OneHot{Values: values, MissingValues: markers(values), Coding: known}
 }
 
 func (d *drafter) leave(p *profile, why string) {
@@ -451,16 +443,16 @@ func (d *drafter) infer(p *profile) feature {
 	f := d.start(p)
 	switch {
 	case p.numeric && len(p.points) == 2 && p.points[0] == 0 && p.points[1] == 1:
-		d.binary(&f, "1", "0")
+		d.binary(&f, "1", "0", task.Coding{})
 	case p.numeric:
 		d.number(&f)
 	case len(p.texts) == 2:
 		values := slices.Sorted(slices.Values(p.texts))
-		d.binary(&f, values[1], values[0])
+		d.binary(&f, values[1], values[0], task.Coding{})
 		f.ask("is the input of %s 1 for %s and 0 for %s? It may be the other way round, or two inputs (kind: onehot).",
 			message.Legible(p.name), message.Legible(values[1]), message.Legible(values[0]))
 	default:
-		d.category(&f, slices.Sorted(slices.Values(p.texts)))
+		d.category(&f, slices.Sorted(slices.Values(p.texts)), task.Coding{})
 	}
 	return f
 }

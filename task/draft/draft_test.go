@@ -155,7 +155,7 @@ func FuzzFromData(f *testing.F) {
 	f.Add([]byte("|x\n 1, 2\n 3, 4\n"))
 	f.Add([]byte("h_a,h_b,d\n0,1,y\n1,0,n\n1,0,y\n0,1,n\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		table, err := readFrom(t.Context(), bytes.NewReader(data), nil, task.ReadOptions{}, false)
+		table, err := readFrom(t.Context(), bytes.NewReader(data), Source{}, nil)
 		if err != nil {
 			return
 		}

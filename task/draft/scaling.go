@@ -54,7 +54,7 @@ func (r *Report) CompareScalings(
 	most, best, name := 0.0, 0.0, ""
 	for _, s := range scalings() {
 		other := *some
-		if other.X = s.apply(t, r.Features, some); other.X == nil {
+		if other.X = s.apply(t, some); other.X == nil {
 			continue
 		}
 		right, err := decidedAsLabelled(&other, margins)
@@ -72,9 +72,9 @@ func (r *Report) CompareScalings(
 	return nil
 }
 
-func (s *scaling) apply(t *task.Task, have []Column, people *task.People) []float32 {
+func (s *scaling) apply(t *task.Task, people *task.People) []float32 {
 	var x []float32
-	for i, c := range t.Columns() {
+	for _, c := range t.Columns() {
 		f := &c.Feature
 		n := f.Number()
 		if n == nil || s.pixels != t.IsPixel(f) || n.Log != nil || n.Clip != nil {
@@ -84,14 +84,17 @@ func (s *scaling) apply(t *task.Task, have []Column, people *task.People) []floa
 			x = slices.Clone(people.X)
 		}
 		mean, std := s.mean, s.std
-		switch {
-		case s.between:
-			mean, std = span(n, c.At, people)
-		case std == 0:
-			std = 1
-			if have[i].Mean != nil && *have[i].Std != 0 {
-				mean, std = *have[i].Mean, *have[i].Std
+		if std == 0 {
+			var raw []float64
+			for row := range people.N {
+				for _, at := range c.At {
+					raw = append(raw, n.FromInput(people.X[row*people.Dim+at]))
+				}
 			}
+			if mean, std = stat.PopMeanStdDev(raw, nil); s.between {
+				mean, std = slices.Min(raw), slices.Max(raw)-slices.Min(raw)
+			}
+			std = cmp.Or(std, 1)
 		}
 		if n.Spread != 0 { // the model gets input times std
 			std *= n.Unit()
@@ -104,18 +107,6 @@ func (s *scaling) apply(t *task.Task, have []Column, people *task.People) []floa
 		}
 	}
 	return x
-}
-
-// span returns the least value of a column and its range, 1 where that is 0.
-func span(n *task.Standardized, at []int, people *task.People) (least, size float64) {
-	var all []float64
-	for row := range people.N {
-		for _, j := range at {
-			all = append(all, n.FromInput(people.X[row*people.Dim+j]))
-		}
-	}
-	least = slices.Min(all)
-	return least, cmp.Or(slices.Max(all)-least, 1)
 }
 
 // clearGain is by how much more rows are right than before: 0 unless that is above 2 points and above three standard

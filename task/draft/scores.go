@@ -50,7 +50,7 @@ func ReadScores(ctx context.Context, path string) (*Scores, error) {
 
 func readScores(ctx context.Context, r io.Reader) (*Scores, error) {
 	rows, err := task.NewRows(r, func(head []byte) (*task.Data, error) {
-		d, err := sniff(head, nil)
+		d, err := sniff(head, nil, nil)
 		d.Trim, d.Columns = true, nil // the first row names columns where it has no scores
 		return &d, err
 	})
@@ -313,7 +313,7 @@ func RecordPath(path string) string { return path + ".verified" }
 // one of an accuracy, and stays.
 func (r *Records) Add(add Record) {
 	if add.Accuracy > 0 && slices.ContainsFunc(r.List, func(o Record) bool {
-		return o.Model == add.Model && o.Encoding == add.Encoding && o.Verified()
+		return o.Model == add.Model && o.Encoding == add.Encoding && o.Accuracy == 0 && o.Verified()
 	}) {
 		return
 	}

@@ -141,12 +141,15 @@ func TestVerify(t *testing.T) {
 	of := func(encoding, model string, rows int) Record {
 		return Record{Encoding: encoding, Model: model, Verification: Verification{Rows: rows}}
 	}
+	stated := func(accuracy float64) Record {
+		return Record{Encoding: "new", Model: "a", Verification: Verification{Accuracy: accuracy}}
+	}
 	r := &Records{}
-	for _, add := range []Record{of("old", "a", 1), of("new", "a", 2), of("new", "b", 3), of("new", "a", 4)} {
+	for _, add := range []Record{of("old", "a", 1), of("new", "a", 2), of("new", "b", 3), of("new", "a", 4), stated(0.8), stated(0.9)} {
 		r.Add(add)
 	}
 	back, err := ParseRecords(r.Encode())
-	want := []Record{of("new", "b", 3), of("new", "a", 4)}
+	want := []Record{of("new", "b", 3), stated(0.9)}
 	must.Do(t, err)
 	must.Same(t, want, back.List)
 	must.Fail(t, must.Err(ParseRecords([]byte(`{"schema": "other/1"}`))), "")

@@ -53,41 +53,15 @@ func (c *fieldCounts) add(field string) {
 
 // readTable reads the data file and finds out how it is to be read: delimiter, comment lines, lines before the header,
 // blanks around fields. Columns of a text without names are those of its first row when that looks like a header, and
-// numbered otherwise. Blanks around fields belong to these where more of the model's values are then in the file.
+// numbered otherwise. Blanks around fields belong to these where that makes some of them the model's values.
 func readTable(ctx context.Context, from Source, values ...string) (*table, error) {
-	read := func(blanks bool) (*table, error) {
-		return task.FromFile(from.Path, func(r io.Reader) (*table, error) {
-			return readFrom(ctx, r, from.Names, from.Rows, blanks)
-		})
-	}
-	t, err := read(false)
-	padded := func(v string) bool { return strings.TrimSpace(v) != v }
-	if err != nil || !t.Data.Trim || !slices.ContainsFunc(values, padded) {
-		return t, err
-	}
-	exact, err := read(true)
-	if err == nil && exact.has(values) <= t.has(values) {
-		return t, nil
-	}
-	return exact, err
+	return task.FromFile(from.Path, func(r io.Reader) (*table, error) { return readFrom(ctx, r, from, values) })
 }
 
-func (t *table) has(values []string) (n int) {
-	for _, v := range values {
-		if slices.ContainsFunc(t.cols, func(c fieldCounts) bool { return slices.Contains(c.values, v) }) {
-			n++
-		}
-	}
-	return n
-}
-
-func readFrom(
-	ctx context.Context, r io.Reader, names []string, o task.ReadOptions, blanks bool,
-) (*table, error) {
+func readFrom(ctx context.Context, r io.Reader, from Source, values []string) (*table, error) {
 	t := &table{}
 	rows, err := task.NewRows(r, func(head []byte) (*task.Data, error) {
-		d, err := sniff(head, names)
-		d.Trim = d.Trim && !blanks
+		d, err := sniff(head, from.Names, values)
 		t.Data = d
 		return &t.Data, err
 	})
@@ -97,7 +71,7 @@ func readFrom(
 	if t.Names = t.Data.Columns; t.Names == nil {
 		t.Names = rows.Names
 	}
-	pick := task.NewSelection(o)
+	pick := task.NewSelection(from.Rows)
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -162,7 +136,7 @@ func (t *table) column(name string) *fieldCounts {
 	return nil
 }
 
-func sniff(head []byte, names []string) (task.Data, error) {
+func sniff(head []byte, names, values []string) (task.Data, error) {
 	if head == nil { // Parquet
 		if names != nil {
 			return task.Data{}, errors.New("a Parquet file names its columns itself: remove --columns")
@@ -187,7 +161,8 @@ func sniff(head []byte, names []string) (task.Data, error) {
 	if len(sample) == 0 {
 		return d, errors.New("no row of the file can be read")
 	}
-	d.Trim = slices.ContainsFunc(slices.Concat(sample[1:]...), func(s string) bool { return strings.Trim(s, " \t") != s })
+	padded := slices.DeleteFunc(slices.Concat(sample[1:]...), func(s string) bool { return strings.Trim(s, " \t") == s })
+	d.Trim = len(padded) > 0 && !slices.ContainsFunc(padded, func(s string) bool { return slices.Contains(values, s) })
 	for i, n := range names {
 		if strings.TrimSpace(n) == "" || slices.Contains(names[:i], n) {
 			return d, fmt.Errorf("the columns' names must differ and not be empty; %s is not right", message.Quote(n))
@@ -321,16 +296,14 @@ func look(c *fieldCounts) *profile {
 
 // claim makes fields that look like "not known" values of the column where they are among those of the model.
 func (p *profile) claim(values []string) {
-	var others []string
-	for _, m := range p.markers {
-		if slices.Contains(values, m) {
+	p.markers = slices.DeleteFunc(slices.Clone(p.markers), func(m string) bool {
+		is := slices.Contains(values, m)
+		if is {
 			p.texts = append(p.texts, m)
 			p.missing -= p.col.counts[p.col.index[m]]
-		} else {
-			others = append(others, m)
 		}
-	}
-	p.markers = others
+		return is
+	})
 }
 
 // moments returns the mean and the standard deviation of the population, as scikit-learn's StandardScaler has them.
