@@ -31,8 +31,8 @@ type Rows struct {
 	Data  Data
 	Count int // rows, equal ones included
 
-	hashes []uint64  // ascending, each once
-	ranges []float32 // of every model input, the smallest and the largest value; nil when they are not known
+	hashes []uint64     // ascending, each once
+	ranges [][2]float32 // of every model input, the smallest and the largest value; nil when they are not known
 }
 
 // Data is the file that the rows come from.
@@ -64,36 +64,38 @@ func Equal(people *task.People, rows *Rows) []int {
 // Span keeps the range of every model input of the people from whom the rows were drawn.
 func (r *Rows) Span(people *task.People) {
 	for i, v := range people.X {
-		if i < people.Dim {
-			r.ranges = append(r.ranges, v, v)
-			continue
+		j := i % people.Dim
+		if i == j {
+			r.ranges = append(r.ranges, [2]float32{v, v})
 		}
-		j := 2 * (i % people.Dim)
-		r.ranges[j], r.ranges[j+1] = min(r.ranges[j], v), max(r.ranges[j+1], v)
+		r.ranges[j] = [2]float32{min(r.ranges[j][0], v), max(r.ranges[j][1], v)}
 	}
 }
 
-const fewOutside = 0.05
+// fewOutside is the largest share of people like the rows who may be expected outside: half of what a gate allows.
+const fewOutside = 0.025
 
-// Spans says whether the ranges of dim inputs are known from so many rows that few people like them are outside.
-func (r *Rows) Spans(dim int) bool {
+// Outside counts the people who have a model input beyond its range, of all; of none unless the ranges are known from
+// so many rows that few people like them are outside.
+func (r *Rows) Outside(people *task.People) (outside, of int) {
 	numbers := 0 // one more row is outside each of their ranges with a probability of 2 in Count + 1
-	for j := 0; j < len(r.ranges); j += 2 {
-		if lo, hi := r.ranges[j], r.ranges[j+1]; lo < hi && (lo != 0 || hi != 1) {
+	for _, x := range r.ranges {
+		if x != [2]float32{0, 1} {
 			numbers++
 		}
 	}
-	return dim > 0 && len(r.ranges) == 2*dim && float64(2*numbers) <= fewOutside*float64(r.Count+1)
-}
-
-// Outside says whether a model input is beyond its range.
-func (r *Rows) Outside(x []float32) bool {
-	for j, v := range x {
-		if !(v >= r.ranges[2*j] && v <= r.ranges[2*j+1]) {
-			return true
+	if len(r.ranges) == 0 || len(r.ranges) != people.Dim || float64(2*numbers) > fewOutside*float64(r.Count+1) {
+		return 0, 0
+	}
+	for row := range slices.Chunk(people.X, people.Dim) {
+		for j, v := range row {
+			if !(v >= r.ranges[j][0] && v <= r.ranges[j][1]) {
+				outside++
+				break
+			}
 		}
 	}
-	return false
+	return outside, people.N
 }
 
 type record struct {
@@ -103,8 +105,8 @@ type record struct {
 	Rows   int    `json:"rows"`
 	// Hashes are 64-bit little-endian numbers, ascending, each once; JSON has them in base64.
 	Hashes []byte `json:"hashes"`
-	// Ranges are 32-bit little-endian floats, two of each model input.
-	Ranges []byte `json:"ranges,omitempty"`
+	// Ranges are the smallest and the largest value of each model input.
+	Ranges [][2]float32 `json:"ranges,omitempty"`
 }
 
 // Write writes the record as JSON.
@@ -113,11 +115,7 @@ func (r *Rows) Write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ranges, err := binary.Append(nil, binary.LittleEndian, r.ranges)
-	if err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(record{Schema, r.Model, r.Data, r.Count, packed, ranges}, "", "  ")
+	text, err := json.MarshalIndent(record{Schema, r.Model, r.Data, r.Count, packed, r.ranges}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -144,7 +142,7 @@ func parse(text []byte) (*Rows, error) {
 	case f.Schema != Schema && f.Schema != "":
 		return nil, fmt.Errorf("it has the schema %.40q, not %q: it was written by another version of cfq, "+
 			"or by something else", f.Schema, Schema)
-	case err != nil || len(f.Hashes)%8 != 0 || len(f.Ranges)%8 != 0:
+	case err != nil || len(f.Hashes)%8 != 0:
 		return nil, fmt.Errorf("it is not whole: %w; quantize the model again", cmp.Or(err, io.ErrUnexpectedEOF))
 	case f.Schema == "":
 		return nil, fmt.Errorf("it has no schema %q: this is another file", Schema)
@@ -154,11 +152,7 @@ func parse(text []byte) (*Rows, error) {
 			return nil, fmt.Errorf("%.70q is no SHA-256", sum)
 		}
 	}
-	r := &Rows{Model: f.Model, Data: f.Data, Count: f.Rows}
-	r.ranges = make([]float32, len(f.Ranges)/4)
-	if _, err := binary.Decode(f.Ranges, binary.LittleEndian, r.ranges); err != nil {
-		return nil, err
-	}
+	r := &Rows{Model: f.Model, Data: f.Data, Count: f.Rows, ranges: f.Ranges}
 	r.hashes = make([]uint64, len(f.Hashes)/8)
 	for i := range r.hashes {
 		r.hashes[i] = binary.LittleEndian.Uint64(f.Hashes[8*i:])

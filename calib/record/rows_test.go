@@ -186,20 +186,18 @@ func TestOutside(t *testing.T) {
 	var b bytes.Buffer
 	must.Do(t, r.Write(&b))
 	got := must.Get(parse(b.Bytes()))(t)
-	must.Same(t, []bool{true, false}, []bool{got.Spans(2), got.Spans(3)})
 	for _, c := range []struct {
-		x    []float32
-		want bool
+		x           []float32
+		outside, of int
 	}{
-		{[]float32{1000, 0}, false},
-		{[]float32{1099, 1}, false},
-		{[]float32{1.099, 1}, true},
-		{[]float32{1100, 1}, true},
-		{[]float32{1050, 2}, true},
-		{[]float32{float32(math.NaN()), 0}, true},
+		{[]float32{1000, 0, 1099, 1}, 0, 2},
+		{[]float32{1.099, 1, 1100, 1, 1050, 2, float32(math.NaN()), 0, 1000, 1}, 4, 5},
 	} {
-		must.Same(must.In(t, fmt.Sprint(c.x)), c.want, got.Outside(c.x))
+		outside, of := got.Outside(&task.People{X: c.x, Dim: 2, N: c.of})
+		must.Same(must.In(t, fmt.Sprint(c.x)), []int{c.outside, c.of}, []int{outside, of})
 	}
+	_, other := got.Outside(&task.People{X: make([]float32, 3), Dim: 3, N: 1})
 	got.Count = 30 // one row in 15 is beyond the range of one number
-	must.Same(t, false, got.Spans(2))
+	_, few := got.Outside(&task.People{X: make([]float32, 2), Dim: 2, N: 1})
+	must.Same(t, []int{0, 0}, []int{other, few})
 }

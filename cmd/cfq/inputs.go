@@ -326,9 +326,8 @@ type calibratedRows struct {
 	record   *record.Rows
 	found    string // path of the record; "" when there is none
 	notes    []string
-	problem  error // why the record cannot be used
-	// people who were looked at, and those who are beyond the ranges of the record
-	seen, outside int
+	problem  error      // why the record cannot be used
+	unlike   eval.Tally // people beyond the ranges of the record, of those who were looked at
 }
 
 func (c *calibratedRows) read() error {
@@ -377,21 +376,21 @@ func (c *calibratedRows) equal(p *task.People) []bool {
 	for _, i := range record.Equal(p, c.record) {
 		known[i] = true
 	}
-	for i := range p.N {
-		if c.record.Spans(p.Dim) {
-			c.seen++
-			if c.record.Outside(p.X[i*p.Dim : (i+1)*p.Dim]) {
-				c.outside++
-			}
-		}
-	}
 	return known
+}
+
+// look counts the people, and those of them who are unlike the rows that the model was calibrated on.
+func (c *calibratedRows) look(p *task.People) {
+	if c.record != nil {
+		outside, of := c.record.Outside(p)
+		c.unlike = eval.NewTally(c.unlike.Num+outside, c.unlike.Den+of)
+	}
 }
 
 // count is how many people are equal to a row that the model was calibrated on. A verdict needs others.
 func (c *calibratedRows) count(r *eval.Result) (known int, err error) {
 	known = r.Records.Calibrated()
-	r.Population.UnlikeRows = eval.NewTally(c.outside, c.seen)
+	r.Population.UnlikeRows = c.unlike
 	if n := r.Records.Len(); n > 0 && known == n {
 		err = cli.Wrap(fmt.Errorf("all %d people of the data are equal to rows that the model was calibrated on: none "+
 			"is left for a verdict", n), hintCalibratedOn)

@@ -57,9 +57,10 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 	if all <= judgedPeople { // a single batch
 		all = 0
 	}
-	d.known.seen, d.known.outside = 0, 0
+	d.known.unlike = eval.Tally{}
 	hand := func(b *eval.Batch) error {
 		b.Set, b.Calibrated, b.Total = d.allowed.of(b.People), d.known.equal(b.People), all
+		d.known.look(b.People)
 		return each(b)
 	}
 	d.decoded, err = newReconstructed(d.e, d.paths[0], d.files[0], d.models[0], d.task)

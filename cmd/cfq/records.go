@@ -131,9 +131,7 @@ func tables(args []string) (paths []string, err error) {
 
 // readRecords reads the records of tables, to be summed up at a confidence; 0 for that with which they were made.
 func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Options) error {
-	var who fingerprint
 	all, run, file, err := records.Read(ctx, paths, d.task, func(r *eval.Record) {
-		who.add(r)
 		known := d.known.equal(&task.People{X: r.X, Dim: len(r.X), N: 1})
 		r.Calibrated = known != nil && known[0]
 	})
@@ -141,14 +139,14 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 		return cli.Wrap(err, hintNoRecords)
 	}
 	d.closers = append(d.closers, all)
-	if file.Repeated > 0 { // the same people, however often they are given
-		who = fingerprint{}
-		for r, err := range all.Raw() {
-			if err != nil {
-				return err
-			}
-			who.add(r)
+	var who fingerprint
+	d.known.unlike = eval.Tally{}
+	for r, err := range all.Raw() {
+		if err != nil {
+			return err
 		}
+		who.add(r)
+		d.known.look(&task.People{X: r.X, Dim: len(r.X), N: 1})
 	}
 	if err := d.madeOf(run, paths); err != nil {
 		return err

@@ -1,13 +1,11 @@
 package records
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,13 +24,14 @@ func Read(
 	ctx context.Context, paths []string, t *task.Task, see func(*eval.Record),
 ) (_ *eval.Records, run *Run, file eval.DataFile, err error) {
 	in := &reader{ctx: ctx, attributes: t.Attributes(), inputs: t.Dim(), see: see, counts: map[Outcome]int{}}
+	in.unnamed.last = -1
 	defer func() {
 		if err != nil && in.records != nil {
 			err = errors.Join(err, in.records.Close())
 		}
 	}()
 	for _, path := range paths {
-		in.path, in.tables = path, append(in.tables, numberedRows{first: math.MaxInt})
+		in.path, in.unnamed.before = path, in.unnamed.last
 		if _, err := task.FromFile(path, func(r io.Reader) (bool, error) { return true, in.table(r) }); err != nil {
 			return nil, nil, file, fmt.Errorf("records: %w", err)
 		}
@@ -40,7 +39,7 @@ func Read(
 	if in.records == nil {
 		return nil, nil, file, fmt.Errorf("records: there are no rows in %s", message.List(paths, 3))
 	}
-	again, err := in.merge()
+	again, err := in.merge(len(paths))
 	if err != nil {
 		return nil, nil, file, fmt.Errorf("records: %w", err)
 	}
@@ -67,47 +66,41 @@ type reader struct {
 	records *eval.Records
 	counts  map[Outcome]int
 	rows    int // of the data, that were judged
-	tables  []numberedRows
+	unnamed unnamedRows
 }
 
-// numberedRows are those of a table whose people have no ID.
-type numberedRows struct{ first, last, rows, zeros int }
-
-func (n *numberedRows) add(r *eval.Record, count int) {
-	n.rows += count
-	n.first, n.last = min(n.first, r.Row), max(n.last, r.Row)
-	if r.Row == 0 && r.Line == 0 { // a stream has no other rows
-		n.zeros += count
-	}
+// unnamedRows are those of people without an ID.
+type unnamedRows struct {
+	n, firsts    int  // firsts are row 0 without a line: the first of a file, or any of a stream
+	last, before int  // the largest number of a row, and that in earlier tables
+	overlap      bool // a number is not larger than those in earlier tables
 }
 
-// merge makes a row of the data one person where tables have rows of the same numbers, and says how many rows were
-// there once more.
-func (in *reader) merge() (again int, err error) {
-	numbered, overlap, last := true, false, -1
-	slices.SortFunc(in.tables, func(a, b numberedRows) int { return cmp.Compare(a.first, b.first) })
-	for _, n := range in.tables {
-		if stream := n.zeros > 1; stream || n.rows == 0 {
-			numbered = numbered && !stream
-			continue
-		}
-		overlap = overlap || n.first <= last
-		last, again = max(last, n.last), again+n.rows
+func (u *unnamedRows) add(r *eval.Record, count int) {
+	u.n += count
+	if r.Row == 0 && r.Line == 0 {
+		u.firsts += count
 	}
-	if !overlap || last == 0 {
+	u.overlap = u.overlap || r.Row <= u.before
+	u.last = max(u.last, r.Row)
+}
+
+// merge makes a row of the data one person where tables may have the same rows, and says how many rows were there once
+// more.
+func (in *reader) merge(tables int) (again int, err error) {
+	u := in.unnamed
+	if !u.overlap || u.n == u.firsts {
 		return 0, nil
 	}
-	for _, n := range in.tables {
-		if !numbered && n.zeros == 1 {
-			again--
-		}
+	streams := u.firsts > tables // more than one of a table
+	if streams {
+		u.n -= u.firsts
 	}
-	merged, rows, err := in.records.Merged(in.run.Columns, numbered)
-	if err != nil {
-		return 0, err
-	}
-	if again -= rows; again == 0 {
-		return 0, merged.Close()
+	merged := eval.NewRecords(in.run.Settings.Margins, in.records.Attributes)
+	merged.CompareBy(in.run.Columns)
+	rows, err := in.records.Merged(merged, streams)
+	if again = u.n - rows; err != nil || again == 0 {
+		return 0, errors.Join(err, merged.Close())
 	}
 	err = in.records.Close()
 	in.records, in.rows = merged, in.rows-again
@@ -255,7 +248,7 @@ func (in *reader) row(fields []string, place map[string]int, at []int) error {
 	}
 	in.rows += count
 	if r.ID == "" || strings.HasPrefix(r.ID, eval.RowID) {
-		in.tables[len(in.tables)-1].add(&r, count)
+		in.unnamed.add(&r, count)
 	}
 	if in.see != nil {
 		in.see(&r)

@@ -235,13 +235,14 @@ func TestOverlap(t *testing.T) {
 	}
 	sampled := person(1, 3, 11, 1)
 	sampled.Evaluated, sampled.Steps = true, make([]eval.Step, 1)
-	a, b, c := person(0, 2, 10, 0), person(1, 3, 11, 1), person(2, 4, 12, 2)
+	a, b, c, first := person(0, 2, 10, 0), person(1, 3, 11, 1), person(2, 4, 12, 2), person(0, 0, 10, 0)
 	for name, x := range map[string]struct {
 		tables          [][]eval.Record
 		people, dropped int
 	}{
 		"apart":                   {[][]eval.Record{{a, b}, {c}}, 3, 0},
 		"two share a row":         {[][]eval.Record{{a, b}, {b, c}}, 3, 1},
+		"one row":                 {[][]eval.Record{{a}, {a}}, 1, 1},
 		"three":                   {[][]eval.Record{{a, b}, {b, c}, {a, b, c}}, 3, 4},
 		"another file":            {[][]eval.Record{{a, b}, {person(0, 2, 20, 0), person(1, 3, 21, 1)}}, 4, 0},
 		"another column":          {[][]eval.Record{{a, b}, {a, person(1, 3, 11, 9)}}, 3, 1},
@@ -249,7 +250,7 @@ func TestOverlap(t *testing.T) {
 		"no lines in one":         {[][]eval.Record{{a, b}, {person(0, 0, 10, 0), person(1, 0, 11, 1)}}, 2, 2},
 		"no lines":                {[][]eval.Record{{person(0, 0, 10, 0), person(1, 0, 11, 1)}, {person(0, 0, 10, 0)}}, 2, 1},
 		"streams":                 {[][]eval.Record{{person(0, 0, 10, 0), person(0, 0, 11, 1)}, {person(0, 0, 10, 0)}}, 3, 0},
-		"a stream and a file":     {[][]eval.Record{{person(0, 0, 10, 0), person(0, 0, 10, 0)}, {a, b}, {b, c}}, 5, 1},
+		"a stream and a file":     {[][]eval.Record{{first, first, first, first}, {a, b}, {b, c}}, 7, 1},
 		"of a sample and not":     {[][]eval.Record{{a, sampled}, {b, c}}, 3, 1},
 		"the same promise":        {[][]eval.Record{{promised(a, 1), b}, {promised(a, 1)}}, 2, 1},
 		"other promises":          {[][]eval.Record{{promised(a, 1), b}, {promised(a, 2), c}}, 3, 1},
