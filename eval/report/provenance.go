@@ -93,7 +93,7 @@ func files(in *Inputs, models ...Entry) pageBlock {
 
 func runBlock(words *message.Templates, r *Run) pageBlock {
 	b := pageBlock{Title: "How this report was made", Left: 2, Fold: true, Rows: words.Rows("run", r)}
-	if b.Rows != nil {
+	if len(b.Rows) > 0 {
 		b.note("The same command with the same files gives the same report on this machine: it has no date. " +
 			"The record of looks (QUANTIZED.looks) has the dates of verdicts.")
 	}
