@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"cfq/eval/metrics"
+	"cfq/internal/statistics"
 )
 
 type sample struct {
@@ -75,13 +76,22 @@ func balancedShare() statistic {
 	}}
 }
 
-// belowBaseRate is by how much the share of people with x = 1 is below that of the more frequent outcome, if it is.
+// belowBaseRate is by how much the share of people with x = 1 is below that of the more frequent outcome, if it is and
+// chance alone does not make it so (McNemar's exact test).
 func belowBaseRate() statistic {
-	return statistic{keeps: keepsByOutcome, of: func(a *accumulator, _ float64) Value {
+	return statistic{keeps: keepsByOutcome, of: func(a *accumulator, c float64) Value {
 		if a.n == 0 {
 			return noValue(metrics.Exact)
 		}
-		return exactValue(float64(max(0, a.byOutcome[0].n-a.above, a.byOutcome[1].n-a.above)) / float64(a.n))
+		often, rare := &a.byOutcome[0], &a.byOutcome[1]
+		if rare.n > often.n {
+			often, rare = rare, often
+		}
+		worse, better := often.n-often.above, rare.above
+		if statistics.ClopperPearsonLower(worse, worse+better, (1+c)/2) <= 0.5 {
+			worse = better
+		}
+		return exactValue(float64(worse-better) / float64(a.n))
 	}}
 }
 

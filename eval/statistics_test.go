@@ -135,3 +135,19 @@ func TestPace(t *testing.T) {
 		t.Errorf("of three runs: %+v", p)
 	}
 }
+
+// An original that is below the base rate by chance leaves no gate open.
+func TestBelowBaseRate(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		right [2]int // of 200 and 100 people with either outcome
+		want  float64
+	}{{[2]int{190, 20}, 0}, {[2]int{190, 5}, 0}, {[2]int{180, 5}, 0.05}, {[2]int{0, 100}, 1.0 / 3}, {[2]int{0, 0}, 2.0 / 3}} {
+		for bad, good := range []int{1, 0} {
+			a := accumulator{n: 300, byOutcome: make([]accumulator, 2)}
+			a.byOutcome[bad] = accumulator{n: 200, above: c.right[0]}
+			a.byOutcome[good] = accumulator{n: 100, above: c.right[1]}
+			near(t, "below base rate", float64(belowBaseRate().of(&a, 0.95).Value), c.want, 1e-9)
+		}
+	}
+}

@@ -21,9 +21,9 @@ import (
 	"cfq/task"
 )
 
-const hintInconclusive = "with new people, `cfq gate %[1]s %[2]s -d MORE -t %[3]s` with the same checks is another look; " +
-	"`cfq quantize %[1]s -d DATA -t %[3]s -o %[2]s --overwrite --target-vd %[4]s`, or with a larger --budget, makes a model " +
-	"that fewer people can judge"
+const hintInconclusive = "with new people, `cfq gate %[1]s %[2]s -d MORE -t %[3]s` with the same checks is another " +
+	"look; `cfq quantize %[1]s -d DATA -t %[3]s -o %[2]s --overwrite --target-vd %[4]s`, or with a larger --budget, " +
+	"makes a model that fewer people can judge"
 
 type gateFlags struct {
 	evaluationFlags
@@ -64,8 +64,8 @@ const (
 func (f *gateFlags) variables() variables {
 	f.maxUnreadable = eval.MuchUnreadable
 	v := f.evaluationFlags.variables().with(f.looks.variables()).with(variables{
-		"check": repeated{&f.checks}, "one-sided": &f.oneSided, "no-labels": &f.noLabels, "gate": &f.file, "max-unreadable": &f.maxUnreadable,
-		"margin": &f.margin, "verified-encoding": &f.verified, "previous": &f.previous,
+		"check": repeated{&f.checks}, "one-sided": &f.oneSided, "no-labels": &f.noLabels, "gate": &f.file,
+		"max-unreadable": &f.maxUnreadable, "margin": &f.margin, "verified-encoding": &f.verified, "previous": &f.previous,
 		"on-inconclusive":    cli.Choice(&f.onInconclusive, []string{reportOnly, toFail, toPass}),
 		"calibration-record": &f.record, "records": repeated{&f.tables},
 	})
@@ -100,14 +100,11 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
 		}
 		return doc, err
 	}
-	err = evaluate(ctx, e, &f.evaluationFlags, args, report.Views(), work)
-	if err != nil {
-		judged = nil
-	}
-	f.looks.record(e, judged)
-	if err != nil {
+	if err := evaluate(ctx, e, &f.evaluationFlags, args, report.Views(), work); err != nil {
+		f.looks.record(e, nil)
 		return err
 	}
+	f.looks.record(e, judged)
 	return f.verdict(e, args, judged)
 }
 

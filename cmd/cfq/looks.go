@@ -46,7 +46,7 @@ func (f *looksFlags) file(model string) []string {
 
 // plan returns the gate of this look, which is recorded from now on: others that begin meanwhile are further looks.
 func (f *looksFlags) plan(d *evaluation, g *gate.Gate) (*gate.Gate, error) {
-	if f.gate = g; f.path == noLooks {
+	if f.path == noLooks {
 		return g, nil
 	}
 	model := d.sources[1].SHA256
@@ -115,26 +115,27 @@ func (f *looksFlags) record(e *env, r *gate.Report) {
 	known, err := gate.ReadLooks(f.path, f.known.Model)
 	if err == nil {
 		known.Drop(f.fingerprint)
-		passed := r != nil && r.Verdict == gate.Pass
-		if passed || r != nil && known.Seen(f.fingerprint) == nil && r.Looked(f.gate) {
+		if r != nil && (r.Verdict == gate.Pass || known.Seen(f.fingerprint) == nil && r.Looked(f.gate)) {
 			known.Add(f.gate, f.fingerprint, r.Verdict, time.Now())
 		}
-		if err = f.write(known); passed && err != nil {
-			e.msg.Note("the date of the verdict was not recorded: %v", err)
-			return
-		}
+		err = f.write(known)
 	}
-	if err != nil && r != nil {
+	switch {
+	case err == nil || r == nil:
+	case r.Verdict == gate.Pass:
+		e.msg.Note("the date of the verdict was not recorded: %v", err)
+	default:
 		e.msg.Warn("the look was not recorded: %v", err)
 	}
 }
 
 func (f *looksFlags) write(known *gate.Looks) error {
 	if len(known.Looks)+len(known.Passed) == 0 {
-		if err := os.Remove(f.path); !errors.Is(err, fs.ErrNotExist) {
-			return err
+		err := os.Remove(f.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
-		return nil
+		return err
 	}
 	data, err := known.Encode()
 	if err != nil {

@@ -1,7 +1,7 @@
 package gate
 
 import (
-	"math"
+	"slices"
 
 	"cfq/eval/metrics"
 )
@@ -20,16 +20,15 @@ type dataCheck struct {
 func (g *Gate) dataChecks() []dataCheck {
 	d := g.withDefaults()
 	const promises = "find out why"
-	vd := math.Inf(1)
-	for i := range d.Checks {
-		if c := &d.Checks[i]; c.Metric == "vd" && c.Max != nil && c.Severity != Warns {
-			vd = min(vd, *c.Max)
+	vd, unlabelled := []float64{}, *d.MaxUnreadable // limits
+	for _, c := range d.Checks {
+		if c.Metric == "vd" && c.Max != nil && c.Severity != Warns {
+			vd = append(vd, *c.Max)
 		}
 	}
-	if math.IsInf(vd, 1) {
-		vd = 0
+	if len(vd) == 0 {
+		vd = []float64{0}
 	}
-	unlabelled := *d.MaxUnreadable
 	if d.NoLabels {
 		unlabelled = 1
 	}
@@ -37,7 +36,7 @@ func (g *Gate) dataChecks() []dataCheck {
 		{"issued.unjudgeable", atMost, 0, true, promises},
 		{"issued.invalid", atMost, 0, true, promises},
 		{"issued.infeasible", atMost, 0, true, promises},
-		{"issued.approved", atMost, vd, true, promises},
+		{"issued.approved", atMost, slices.Min(vd), true, promises},
 		{"issued.needless", atMost, 0, true, "leave them out"},
 		{"unreadable_rows", atMost, *d.MaxUnreadable, false, "mend the data"},
 		{"unlabelled_rows", atMost, unlabelled, false, "add the outcomes, accept with --no-labels that there are none"},

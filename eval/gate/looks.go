@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -85,8 +84,8 @@ func (l *Looks) Seen(evidence string) *Look {
 	return nil
 }
 
-// OpenLooks is a number of looks that is not planned. Each spends spentShare of the error that those before it left: all
-// together spend less than the whole (Bonferroni), there is always another one, and the first needs few people more
+// OpenLooks is a number of looks that is not planned. Each spends spentShare of the error that those before it left:
+// all together spend less than the whole (Bonferroni), there is always another one, and the first needs few people more
 // than an only one (159 for 149 at a limit of 2 %; half of the error would need 183).
 const OpenLooks = -1
 
@@ -100,30 +99,27 @@ func (g *Gate) next() float64 {
 	return g.Confidence
 }
 
-// Plan returns the gate with the confidence that a look at the evidence has. It is an error when the looks that were
-// planned, or others, have spent the error that the gate's confidence leaves.
+// Plan returns the gate with the confidence that a look at the evidence has. It is an error when earlier looks have
+// spent the error that the gate's confidence leaves.
 func (l *Looks) Plan(g *Gate, evidence string) (*Gate, error) {
-	x, again := *g, l.Seen(evidence)
-	if g.Looks != OpenLooks {
-		if again != nil {
-			return g, nil
-		}
-		return g, l.check(g)
-	}
-	x.Confidence = g.withDefaults().Confidence
-	total := 1 - x.Confidence
+	x, d, again, open := *g, g.withDefaults(), l.Seen(evidence), g.Looks == OpenLooks
+	own := 1 - d.Confidence
+	total := own * float64(max(d.Looks, 1))
 	left := total
 	for _, look := range l.Looks {
 		left -= look.Error
 	}
+	if open {
+		own = spentShare * left
+	}
 	switch {
-	case again != nil:
+	case again != nil && open:
 		x.Confidence = 1 - again.Error
-	case left < total*1e-9:
-		return g, fmt.Errorf("earlier looks at the model were planned and spent the error of %s that confidence %s leaves",
-			percent(total), percent(x.Confidence))
-	default:
-		x.Confidence = task.Rounded(1-spentShare*left, 12)
+	case again == nil && (left < total*1e-9 || own > left+total*1e-9):
+		return g, fmt.Errorf("this would be look %d at the model: confidence %s leaves an error of %s, of which earlier "+
+			"looks spent %s", len(l.Looks)+1, percent(1-total), percent(total), percent(total-left))
+	case open:
+		x.Confidence = task.Rounded(1-own, 12)
 	}
 	return &x, nil
 }
@@ -131,21 +127,6 @@ func (l *Looks) Plan(g *Gate, evidence string) (*Gate, error) {
 // Drop removes a look at the evidence that has no verdict.
 func (l *Looks) Drop(evidence string) {
 	l.Looks = slices.DeleteFunc(l.Looks, func(x Look) bool { return x.Evidence == evidence && x.Verdict == Running })
-}
-
-func (l *Looks) check(g *Gate) error {
-	d := g.withDefaults()
-	total, spent := (1-d.Confidence)*float64(d.Looks), 0.0
-	for _, x := range l.Looks {
-		spent += x.Error
-	}
-	if spent+(1-d.Confidence) > total*(1+1e-9) {
-		return fmt.Errorf("this would be look %d at the model, and %s planned: confidence %s leaves an error of %s, "+
-			"of which earlier looks spent %s", len(l.Looks)+1,
-			message.Count(d.Looks, "look")+message.Plural(d.Looks, " is", " are"), percent(1-total), percent(total),
-			percent(spent))
-	}
-	return nil
 }
 
 // Add records a verdict. One that passes is recorded once for the same evidence.
