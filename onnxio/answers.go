@@ -113,34 +113,30 @@ func (m *Model) comparesClasses(best *graph.Node) error {
 		"export ArgMax over the classes, or a single logit or probability itself", best.Label(), shape, axis)
 }
 
-// classes gives the texts of a label the positions of their classes, nil where they are more than there are. What
-// neither the file nor numbers say is read off the row that is decided most clearly.
+// classes gives the texts of a label the positions of their classes, nil where they are more than there are. What the
+// file does not say is read off the rows that are decided most clearly, and numbers ascend with their classes.
 func (m *Model) classes(rows []string, logits [][]float64) map[string]int {
-	texts := slices.Compact(slices.Sorted(slices.Values(rows)))
-	if len(texts) > m.Classes() {
-		return nil
-	}
-	var indices, sorted []string
-	number := func(text string) float64 { v, _ := strconv.ParseFloat(text, 64); return v }
-	if !slices.ContainsFunc(texts, func(s string) bool { return numeral(number(s)) != s }) {
-		sorted = slices.SortedFunc(slices.Values(texts), func(a, b string) int { return cmp.Compare(number(a), number(b)) })
-	}
-	for k := range m.Classes() {
-		indices = append(indices, numeral(float64(k)))
-	}
-	for _, order := range [][]string{m.Labels(), indices, sorted} {
-		at := map[string]int{}
-		for _, text := range texts {
-			at[text] = slices.Index(order, text)
-		}
-		if len(order) == m.Classes() && !slices.Contains(slices.Collect(maps.Values(at)), -1) {
-			return at
-		}
-	}
-	at, clearest := map[string]int{}, map[string]float64{}
+	at, clearest, number := map[string]int{}, map[string]float64{}, map[string]float64{}
 	for i, text := range rows {
 		if d := lead(logits[i]); d >= clearest[text] {
 			at[text], clearest[text] = argmax(logits[i]), d
+		}
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
+			number[text] = v
+		}
+	}
+	order, places := m.Labels(), slices.Sorted(maps.Values(at))
+	switch {
+	case len(at) > m.Classes():
+		return nil
+	case len(order) == m.Classes():
+		for k, text := range order {
+			at[text] = k
+		}
+	case len(number) == len(at):
+		ascending := func(a, b string) int { return cmp.Compare(number[a], number[b]) }
+		for k, text := range slices.SortedFunc(maps.Keys(number), ascending) {
+			at[text] = places[k]
 		}
 	}
 	return at

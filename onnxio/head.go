@@ -59,7 +59,7 @@ type modelHead struct {
 	raw      readout       // the output as it is
 	prob     readout       // the output as probabilities
 	unit     bool          // every number of the output that was seen lies in [0,1]
-	steps    bool          // and is 0, 1 or -1: a decision
+	steps    bool          // it is 0, 1 or -1 by a node that decides
 	logits   string        // the value that holds them
 	perRow   int           // number of logits per row, 1 for a single one
 	declared bool          // by Declare
@@ -242,7 +242,7 @@ func (m *Model) readHead(ctx context.Context, e logitPath) error {
 	}
 	h.at = h.raw
 	h.decision.Meaning, h.certain, h.decision.Reason = judge(p, e)
-	h.unit, h.steps = within(p, 0, 1), h.decision.Meaning == Unknown && hard(p)
+	h.unit, h.steps = within(p, 0, 1), h.decision.Meaning == Unknown && hard(p) && m.stepped(e.output)
 	if found, ok := m.inGraph(seen, p); ok && h.unit {
 		h.prob = found
 	}
@@ -482,15 +482,32 @@ func hard(rows [][]float64) bool {
 }
 
 func decidedBy(g *graph.Graph, output string) string {
+	if n := decider(g, output); n != nil {
+		return n.Label()
+	}
+	return "the last node"
+}
+
+func decider(g *graph.Graph, output string) *graph.Node {
 	producers := g.Producers()
 	n := producers[output]
-	for n != nil && slices.Contains([]string{"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"}, n.Op) {
-		n = producers[n.Input(0)]
+	for n != nil && slices.Contains([]string{"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape", "Concat"}, n.Op) {
+		i := 0
+		if n.Op == "Concat" { // of no and yes
+			i = len(n.Inputs) - 1
+		}
+		n = producers[n.Input(i)]
 	}
-	if n == nil {
-		return "the last node"
-	}
-	return n.Label()
+	return n
+}
+
+// stepped tells a decision from what is saturated on all rows that were tried.
+func (m *Model) stepped(output string) bool {
+	n := decider(m.graph.Graph, output)
+	return n != nil && slices.Contains([]string{
+		"Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Where", "Sign", "Round", "Floor",
+		"Ceil", "ArgMax", "Hardmax", "OneHot",
+	}, n.Op)
 }
 
 // inGraph looks for a value of the graph that holds the log-odds of the probabilities p.

@@ -65,6 +65,7 @@ func labels() []labelCase {
 		{name: "axis 0 of three", columns: 3, batch: rows, label: argmax(-2, 1), alone: true, refused: single},
 		{name: "axis 0 of one row", columns: 2, batch: one, label: argmax(0, 0), refused: single},
 		{name: "1 and 2", columns: 2, batch: rows, label: with("Add", 1)},
+		{name: "always 2 of 1 and 2", columns: 2, batch: rows, label: with("Max", 2), refused: otherwise},
 		{name: "2 and 1", columns: 2, batch: rows, label: with("Sub", 2), refused: otherwise},
 		{name: "inverted", columns: 2, batch: rows, label: with("Sub", 1), refused: otherwise},
 		{name: "inverted, of three", columns: 3, batch: few, label: with("Sub", 2), refused: otherwise},
@@ -116,6 +117,8 @@ func TestSameAnswers(t *testing.T) {
 	f, same, other, x := texts("no", "yes"), texts("no", "yes"), texts("yes", "no"), normals(5, 3*50)
 	must.Do(t, same.SameAnswers(t.Context(), f, x))
 	must.Fail(t, other.SameAnswers(t.Context(), f, x), "says \"yes\" of a row of which the original's says \"no\"")
+	few := onnxio.Answers{Rows: []string{"1", "1"}} // the first of 1 and 2, the only one of these rows
+	must.Do(t, f.Agrees(few, [][]float64{{4, 0}, {3, 0}}, false))
 }
 
 // TestSameKind: a quantized file gives numbers that production can read as the original's.

@@ -83,17 +83,23 @@ func (m *Model) Opset(domain string) int64 {
 }
 
 func (m *Model) opset(domain string) int {
-	standard := func(domain string) string { return strings.TrimPrefix(domain, "ai.onnx") }
-	return slices.IndexFunc(m.Opsets, func(o Opset) bool { return standard(o.Domain) == standard(domain) })
+	return slices.IndexFunc(m.Opsets, func(o Opset) bool { return o.of(domain) })
 }
 
-// SetOpset imports version of domain in place of any other.
+func (o *Opset) of(domain string) bool {
+	return strings.TrimPrefix(o.Domain, "ai.onnx") == strings.TrimPrefix(domain, "ai.onnx")
+}
+
+// SetOpset imports version of domain in place of any other, also where it is imported twice.
 func (m *Model) SetOpset(domain string, version int64) {
-	if i := m.opset(domain); i >= 0 {
-		m.Opsets[i].Version = version
-		return
+	if m.opset(domain) < 0 {
+		m.Opsets = append(m.Opsets, Opset{domain, version})
 	}
-	m.Opsets = append(m.Opsets, Opset{domain, version})
+	for i := range m.Opsets {
+		if m.Opsets[i].of(domain) {
+			m.Opsets[i].Version = version
+		}
+	}
 }
 
 // SetMeta sets the metadata entry key, in place if there is one.

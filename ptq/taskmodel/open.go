@@ -40,17 +40,33 @@ func Open(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error)
 	return openBehind(m, t, front, workers)
 }
 
-// OpenForPeople is Open of a model that decides about people, each of whom is scored alone: one whose outcomes depend
-// on the rest of a batch runs row by row, see [classifier.Model.Mixes].
+// OpenForPeople is Open of a model that decides about people. Its labels are what its margins decide, or it fails. Each
+// person is scored alone: where outcomes depend on the rest of a batch, it runs row by row, see
+// [classifier.Model.Mixes].
 func OpenForPeople(ctx context.Context, m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error) {
 	c, err := Open(m, t, workers)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.SeparateRows(ctx); err != nil {
+	if err = labelled(ctx, m, t); err == nil {
+		err = c.SeparateRows(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+func labelled(ctx context.Context, m *onnxio.Model, t *task.Task) (err error) {
+	if t == nil || len(m.LabelOutputs()) == 0 {
+		return nil
+	}
+	c, err := OpenWithoutFront(m, t, 1) // any rows show it
+	if err == nil {
+		_, _, err = c.Answered(ctx, nil, false)
+		err = errors.Join(err, c.Close())
+	}
+	return err
 }
 
 // Require tells the task, before people are read, what the model requires of them: a row with a category that the model
@@ -75,15 +91,10 @@ func openBehind(m *onnxio.Model, t *task.Task, front onnxio.InputTransform, work
 	} else if m.Decision().Meaning == onnxio.Unknown {
 		o.Output = onnxio.Logits // a task declares it; without one, nobody asks what the model decides
 	}
-	c, err := classifier.New(m, o)
-	if err == nil && t != nil {
-		_, _, err = c.Answered(context.Background(), nil, false)
-	}
-	if err != nil || front == nil {
-		return c, err
-	}
-	if m, err = m.WithInputTransform(front); err != nil {
-		return nil, err
+	if front != nil {
+		if m, err = m.WithInputTransform(front); err != nil {
+			return nil, err
+		}
 	}
 	return classifier.New(m, o)
 }
