@@ -45,7 +45,9 @@ type gateFlags struct {
 
 func shorthands() [4]struct{ flag, check string } {
 	return [4]struct{ flag, check string }{
-		{"max-vd", "vd<=%s"}, {"max-rvd", "rvd<=%s"}, {"max-crg", "crg.median<=%s"},
+		{"max-vd", "vd<=%s"},
+		{"max-rvd", "rvd<=%s"},
+		{"max-crg", "crg.median<=%s"},
 		{"max-accuracy-drop", "accuracy_drop<=%s"},
 	}
 }

@@ -155,7 +155,9 @@ func TestBlanks(t *testing.T) {
 		d := must.Get(New(t.Context(), Source{Path: path}, Options{Label: "label", Favourable: "good"}, &Model{
 			Imputed: number, Scales: true,
 			Columns: []ModelColumn{
-				{Name: "age"}, {Name: "income"}, {Name: "housing", Values: c.housing, Text: true},
+				{Name: "age"},
+				{Name: "income"},
+				{Name: "housing", Values: c.housing, Text: true},
 				{Name: "job", Values: c.job, Text: true},
 			},
 		}))(t)
