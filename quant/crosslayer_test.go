@@ -190,22 +190,9 @@ func TestUnevenChannels(t *testing.T) {
 		build func(b *builder) string
 	}{
 		{"relu", 0, true, between("Relu")},
-		{"leaky relu", 0, true, between("LeakyRelu")},
-		{"identity", 0, true, between("Identity")},
 		{"tanh", 0, false, between("Tanh")},
-		{"sigmoid", 0, false, between("Sigmoid")},
-		{"gelu", 0, false, between("Gelu")},
-		{"clip", 0, false, between("Clip")},
 		{"a chain, its end", 1, true, func(b *builder) string {
 			return b.gemm(relu(b, b.gemm(relu(b, b.gemm("x", 6, 8)), 8, 5)), 5, 2)
-		}},
-		{"a residual branch", 0, false, func(b *builder) string {
-			h := relu(b, b.gemm("x", 6, 6))
-			return b.gemm(b.Op("Add", []string{b.gemm(h, 6, 6), h}), 6, 2)
-		}},
-		{"two readers", 0, false, func(b *builder) string {
-			h := relu(b, b.gemm("x", 6, 6))
-			return b.Op("Add", []string{b.gemm(h, 6, 2), b.gemm(h, 6, 2)})
 		}},
 		{"convolution to groups", 0, true, func(b *builder) string {
 			h := relu(b, conv(b, b.tokens("x", -1, 2, 3), 1, 4, 2, 3))
@@ -255,8 +242,7 @@ func TestUnevenChannels(t *testing.T) {
 func TestUnevenDeadChannels(t *testing.T) {
 	rows, columns := []float32{1, 0, 1, 1e6, 1, 2e-9}, []float32{1, 1e6, -2, 0, 0, 3}
 	m := model(form{build: func(b *builder) string {
-		w := graph.FromFloats("w", make([]float32, 36), 6, 6)
-		v := must.Get(w.Floats())(t)
+		v := make([]float32, 36)
 		for i, r := range rows {
 			v[6*i] = r
 		}

@@ -86,7 +86,7 @@ func FindLayers(m *graph.Model) ([]LayerInfo, error) {
 
 // others lists the nodes of other kinds that read matrices of floats, so that all weights of a model are in the list.
 func (f *finder) others(layers []LayerInfo) []LayerInfo {
-	listed, byNode := map[string]bool{}, map[*graph.Node]int{}
+	listed := map[string]bool{}
 	for _, l := range layers {
 		listed[l.Output] = true
 	}
@@ -96,19 +96,18 @@ func (f *finder) others(layers []LayerInfo) []LayerInfo {
 			slices.ContainsFunc(n.Inputs, f.isCode) {
 			continue
 		}
+		l := LayerInfo{
+			Node: NodeName(n), Input: n.Input(0), Output: n.Outputs[0], Out: 1, LayerUse: LayerUse{Positions: 1},
+			Fixed: "weights of " + n.Op + " are not quantized",
+		}
 		for _, in := range n.Inputs {
-			w := f.stored[in]
-			if w == nil || !w.DType.IsFloat() || !matrix(w.Dims) {
-				continue
+			if w := f.stored[in]; w != nil && w.DType.IsFloat() && matrix(w.Dims) {
+				l.Weight = cmp.Or(l.Weight, in)
+				l.In += w.Len()
 			}
-			if _, again := byNode[n]; !again {
-				byNode[n] = len(out)
-				out = append(out, LayerInfo{
-					Node: NodeName(n), Weight: in, Input: n.Input(0), Output: n.Outputs[0], Out: 1,
-					LayerUse: LayerUse{Positions: 1}, Fixed: "weights of " + n.Op + " are not quantized",
-				})
-			}
-			out[byNode[n]].In += w.Len()
+		}
+		if l.In > 0 {
+			out = append(out, l)
 		}
 	}
 	return out
@@ -120,11 +119,7 @@ func (f *finder) isCode(value string) bool {
 }
 
 func matrix(dims []int64) bool {
-	long := 0
-	for _, d := range dims {
-		long += int(min(d-1, 1))
-	}
-	return long > 1
+	return len(slices.DeleteFunc(slices.Clone(dims), func(d int64) bool { return d == 1 })) > 1
 }
 
 // IsLayer reports whether n is of an operator that may have weights.

@@ -261,18 +261,19 @@ func parse(t testing.TB, text string) *task.Task {
 // ramp is 300 people of whom those with an income above 150 are good, and how far a model decides each so, which is
 // wrong of some.
 func ramp(wrong int) (data string, margins []float32) {
-	var b strings.Builder
-	b.WriteString("income,label\n")
+	data = "income,label\n"
 	for i := range 300 {
-		good := i > 150
-		fmt.Fprintf(&b, "%d,%s\n", i, map[bool]string{true: "good", false: "bad"}[good])
-		if good == (i%(300/max(wrong, 1)) != 0 || wrong == 0) {
-			margins = append(margins, 1)
-		} else {
-			margins = append(margins, -1)
+		label, margin := "bad", float32(-1)
+		if i > 150 {
+			label, margin = "good", 1
 		}
+		if wrong > 0 && i%(300/wrong) == 0 {
+			margin = -margin
+		}
+		data += fmt.Sprintf("%d,%s\n", i, label)
+		margins = append(margins, margin)
 	}
-	return b.String(), margins
+	return data, margins
 }
 
 func TestAccuracyVerifies(t *testing.T) {
