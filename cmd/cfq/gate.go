@@ -113,13 +113,11 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
 // dropReports removes the reports that this run replaces: what an earlier run wrote must not stand next to one that
 // fails.
 func (f *gateFlags) dropReports(args []string) error {
-	inputs := append(f.inputs(args), f.file, f.previous, f.record)
-	outputs := append(f.outputs(), f.looks.file(args[1])...)
-	if err := cli.Distinct(inputs, outputs); err != nil || !f.overwrite {
+	inputs, reports := append(f.inputs(args), f.file, f.previous, f.record), f.outputs()
+	if err := cli.Distinct(inputs, append(reports, f.looks.file(args[1])...)); err != nil || !f.overwrite {
 		return err
 	}
-	for _, spec := range f.reports {
-		_, path, _ := strings.Cut(spec, ":")
+	for _, path := range reports {
 		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
 			if err := os.Remove(path); err != nil {
 				return cli.WithCode(err, cli.Unusable)

@@ -36,22 +36,16 @@ func Remove(f *os.File) error {
 }
 
 // Lock keeps other processes that lock the path waiting until unlock is called: for as long as a file is read and
-// written again. A process that was killed meanwhile is waited for some seconds. Where no file can be made, nothing is
+// written again. A process that was killed meanwhile is waited for some seconds. Where no folder can be made, nothing is
 // locked.
 func Lock(path string) (unlock func()) {
-	const pause = 5 * time.Millisecond
 	path += ".lock"
-	for tries := 1; ; tries++ {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		switch {
-		case err == nil:
-			_ = f.Close() // nothing is in it
-			return func() { _ = os.Remove(path) }
-		case !errors.Is(err, fs.ErrExist) && tries > 20: // Windows may be removing the file
-			return func() {}
-		case tries%2000 == 0:
-			_ = os.Remove(path)
+	for tries := range 2000 {
+		err := os.Mkdir(path, 0o755)
+		if err == nil || !errors.Is(err, fs.ErrExist) && tries > 20 { // Windows may be removing the folder
+			break
 		}
-		time.Sleep(pause)
+		time.Sleep(5 * time.Millisecond)
 	}
+	return func() { _ = os.Remove(path) }
 }
