@@ -28,24 +28,11 @@ func expressions() map[string]func(b *builder, w []float32) string {
 		return b.G.Nodes[len(b.G.Nodes)-1].Outputs[1]
 	}
 	return map[string]func(b *builder, w []float32) string{
-		"Squeeze": func(b *builder, w []float32) string {
-			return b.Op("Squeeze", []string{c(b, w, 1, 6, 4), ints(b, 0)})
-		},
 		"Slice": func(b *builder, w []float32) string {
 			both := append(scaled(w, 3, 1), w...)
 			return b.Op("Slice", []string{c(b, both, 12, 4), ints(b, 6), ints(b, 12), ints(b, 0)})
 		},
-		"Split":   func(b *builder, w []float32) string { return last(b, c(b, append(scaled(w, 3, 1), w...), 12, 4)) },
-		"Flatten": func(b *builder, w []float32) string { return b.Op("Flatten", []string{c(b, w, 6, 2, 2)}) },
-		"Gather": func(b *builder, w []float32) string {
-			return b.Op("Gather", []string{c(b, append(scaled(w, 3, 1), w...), 12, 4), ints(b, 6, 7, 8, 9, 10, 11)})
-		},
-		"Sub": func(b *builder, w []float32) string {
-			return b.Op("Sub", []string{c(b, scaled(w, 1, 2), 6, 4), two(b)})
-		},
-		"Div": func(b *builder, w []float32) string {
-			return b.Op("Div", []string{c(b, scaled(w, 2, 0), 6, 4), two(b)})
-		},
+		"Split": func(b *builder, w []float32) string { return last(b, c(b, append(scaled(w, 3, 1), w...), 12, 4)) },
 		"Where": func(b *builder, w []float32) string {
 			all := b.Op("Not", []string{b.Const(&graph.Tensor{Name: "m", DType: graph.Bool, Raw: []byte{0}, Dims: []int64{1}})})
 			return b.Op("Where", []string{all, c(b, w, 6, 4), two(b)})

@@ -120,7 +120,7 @@ func clearGain(before, after []float64) float64 {
 	return 0
 }
 
-// decidedAsLabelled is 1 for each person with a label whom a model decides so, and 0 for the others. If it decides most
+// decidedAsLabelled is 1 for each person whom a model decides as labelled, and 0 for the others. If it decides most
 // of them otherwise, its class index is the wrong one, which is reported elsewhere: then 1 is the opposite.
 func decidedAsLabelled(people *task.People, run func(x []float32) ([]float32, error)) ([]float64, error) {
 	margins, err := run(people.X)
@@ -129,13 +129,11 @@ func decidedAsLabelled(people *task.People, run func(x []float32) ([]float32, er
 	}
 	var right, wrong []float64
 	for i, label := range people.Labels {
-		if label >= 0 {
-			so := 0.0
-			if (margins[i] > 0) == (label == 1) {
-				so = 1
-			}
-			right, wrong = append(right, so), append(wrong, 1-so)
+		so := 0.0
+		if (margins[i] > 0) == (label == 1) {
+			so = 1
 		}
+		right, wrong = append(right, so), append(wrong, 1-so)
 	}
 	if stat.Mean(right, nil) < 0.5 {
 		return wrong, nil
