@@ -154,9 +154,8 @@ func (r *canonicalizer) constants() {
 
 func (r *canonicalizer) stored(n *graph.Node) *graph.Tensor {
 	t := r.Inits[n.Input(0)]
-	weights := func(n *graph.Node) bool { return slices.Contains([]string{"MatMul", "Gemm", "Conv", "Einsum"}, n.Op) }
 	if t == nil || !t.DType.IsFloat() || len(t.Extra) > 0 || graph.DType(n.Int("to", 0)) != graph.Float ||
-		!slices.ContainsFunc(r.Consumers[n.Outputs[0]], weights) {
+		!slices.ContainsFunc(r.Consumers[n.Outputs[0]], multiplies) {
 		return nil
 	}
 	v, err := t.Floats()
@@ -165,6 +164,10 @@ func (r *canonicalizer) stored(n *graph.Node) *graph.Tensor {
 	}
 	r.Retire(t.Name)
 	return graph.FromFloats("", v, t.Dims...)
+}
+
+func multiplies(n *graph.Node) bool {
+	return slices.Contains([]string{"MatMul", "Gemm", "Conv", "Einsum"}, n.Op)
 }
 
 func transposed(t *graph.Tensor, perm []int64) *graph.Tensor {

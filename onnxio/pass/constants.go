@@ -60,9 +60,8 @@ func foldable(g *graph.Graph) (names []string) {
 
 func writeOut(r *graph.Rewriter, values []*graph.Tensor) {
 	stored, folded := r.G.Stored(), map[string]bool{}
-	layer := func(n *graph.Node) bool { return slices.Contains([]string{"MatMul", "Gemm", "Conv", "Einsum"}, n.Op) }
 	for _, t := range values {
-		if len(t.Raw) <= 4*len(stored[t.Name].Raw)+4096 || slices.ContainsFunc(r.Consumers[t.Name], layer) {
+		if len(t.Raw) <= 4*len(stored[t.Name].Raw)+4096 || slices.ContainsFunc(r.Consumers[t.Name], multiplies) {
 			r.G.Inits = append(r.G.Inits, t)
 			folded[t.Name] = true
 		}

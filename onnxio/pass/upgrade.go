@@ -319,16 +319,14 @@ func Current(m *graph.Model) *graph.Model {
 		return m
 	}
 	c := m.Clone()
-	lists := [][]graph.Opset{c.Opsets}
+	importing := []*graph.Model{c}
 	for _, f := range c.Functions {
 		f.Opsets = slices.Clone(f.Opsets)
-		lists = append(lists, f.Opsets)
+		importing = append(importing, &graph.Model{Opsets: f.Opsets})
 	}
-	for _, list := range lists {
-		for i := range list {
-			if o := &list[i]; domain(o.Domain) == "" {
-				o.Version = min(o.Version, opset)
-			}
+	for _, i := range importing {
+		if i.Opset("") > opset {
+			i.SetOpset("", opset)
 		}
 	}
 	if c.IRVersion <= newestIR {
