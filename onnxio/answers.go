@@ -90,9 +90,8 @@ func (m *Model) LabelOutputs() (names []string) {
 	g := m.File().Graph
 	producers, ins := g.Producers(), g.DataInputs()
 	for _, v := range g.Outputs {
-		path, err := behind(producers, v.Name)
-		index := err == nil && path.best != nil
-		if index || v.DType != graph.Undefined && !v.DType.IsFloat() &&
+		path, _ := behind(producers, v.Name)
+		if path.best != nil || v.DType != graph.Undefined && !v.DType.IsFloat() &&
 			slices.ContainsFunc(ins, func(in graph.Value) bool { return computes(g, in.Name, v.Name) }) {
 			names = append(names, v.Name)
 		}

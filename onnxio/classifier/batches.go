@@ -162,12 +162,8 @@ func (c *Model) InBatch(ctx context.Context, x []float32) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	most := len(x)
-	if c.Fixed() > 0 {
-		most = c.Fixed() * c.Dim()
-	}
 	var margins []float32
-	for batch := range slices.Chunk(x, max(most, 1)) {
+	for batch := range slices.Chunk(x, cmp.Or(c.Fixed()*c.Dim(), len(x), 1)) {
 		out := make([][]float32, 1)
 		if err := c.runBatch(ctx, s, batch, []want{{name: c.logits, size: c.classes}}, out); err != nil {
 			return nil, err
@@ -187,10 +183,8 @@ const (
 // of 2,048. A model in which they differ runs row by row from then on, see Mixes. It must not be in use.
 func (c *Model) SeparateRows(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(2, 0xba7c4))
-	t := &mixingTest{c: c, rng: rng, rows: min(max(mixedNumbers/largestValue(c.Model), 2), largeBatch)}
-	if c.Fixed() > 0 {
-		t.rows = min(t.rows, c.Fixed())
-	}
+	most := cmp.Or(c.Fixed(), largeBatch)
+	t := &mixingTest{c: c, rng: rng, rows: min(max(mixedNumbers/largestValue(c.Model), 2), largeBatch, most)}
 	if _, err := c.session("forward", c.forward); err != nil {
 		return nil //nolint:nilerr // whoever runs it is told
 	}
