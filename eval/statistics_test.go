@@ -142,7 +142,13 @@ func TestBelowBaseRate(t *testing.T) {
 	for _, c := range []struct {
 		right [2]int // of 200 and 100 people with either outcome
 		want  float64
-	}{{[2]int{190, 20}, 0}, {[2]int{190, 5}, 0}, {[2]int{180, 5}, 0.05}, {[2]int{0, 100}, 1.0 / 3}, {[2]int{0, 0}, 2.0 / 3}} {
+	}{
+		{[2]int{190, 20}, 0},
+		{[2]int{190, 5}, 0},
+		{[2]int{180, 5}, 0.05},
+		{[2]int{0, 100}, 1.0 / 3},
+		{[2]int{0, 0}, 2.0 / 3},
+	} {
 		for bad, good := range []int{1, 0} {
 			a := accumulator{n: 300, byOutcome: make([]accumulator, 2)}
 			a.byOutcome[bad] = accumulator{n: 200, above: c.right[0]}

@@ -137,7 +137,8 @@ func (y *resultAccumulator) warnings(r *Result) []string {
 	}
 	if n := r.Population.Repeated; n > 0 {
 		ws.add("tables of records overlap: %s in several (the same row, line and content) and counted once; "+
-			"if they are different people, name an id in the task file", message.Count(n, "row")+message.Plural(n, " is", " are"))
+			"if they are different people, name an id in the task file",
+			message.Count(n, "row")+message.Plural(n, " is", " are"))
 	}
 	if r.Issued == nil {
 		ws.solver(&y.doubts.points[ofFull], "the original")

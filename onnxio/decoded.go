@@ -25,7 +25,9 @@ type Map struct {
 
 // OpenMap opens such a model: one input and one output of numbers, both rows of fixed size in batches of any size.
 func OpenMap(ctx context.Context, g *graph.Model, o ort.Options) (*Map, error) {
-	plain, err := rewritten(pass.Current(g), o, func(m *Model) []graph.Pass { return append(m.plainPasses(ctx), pass.Upgrading()) })
+	plain, err := rewritten(pass.Current(g), o, func(m *Model) []graph.Pass {
+		return append(m.plainPasses(ctx), pass.Upgrading())
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -599,8 +599,9 @@ func (m *Model) Declare(d Declared) (*Model, error) {
 	name := fmt.Sprintf("output %q", h.decision.Output)
 	switch {
 	case h.steps:
-		return nil, fmt.Errorf("%s is a decision without its margin, which no declaration gives back: export the model with the "+
-			"score that it decides by as the output, the input of %s", name, decidedBy(m.graph.Graph, h.decision.Output))
+		return nil, fmt.Errorf("%s is a decision without its margin, which no declaration gives back: export the model "+
+			"with the score that it decides by as the output, the input of %s", name,
+			decidedBy(m.graph.Graph, h.decision.Output))
 	case d.Output == "" && h.decision.Reason == sameForAll:
 		return nil, fmt.Errorf("%s does not tell rows apart: %s, as in a file that quantizing has collapsed", name,
 			sameForAll)

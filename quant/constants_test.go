@@ -24,7 +24,8 @@ func expressions() map[string]func(b *builder, w []float32) string {
 	ints := func(b *builder, v ...int64) string { return b.Const(graph.FromInts("i", v, int64(len(v)))) }
 	two := func(b *builder) string { return c(b, []float32{2}, 1) }
 	last := func(b *builder, out ...string) string { // of several outputs
-		b.Append(&graph.Node{Op: "Split", Inputs: []string{out[0], ints(b, 6, 6)}, Outputs: []string{b.Name("s"), b.Name("s")}})
+		halves := []string{b.Name("s"), b.Name("s")}
+		b.Append(&graph.Node{Op: "Split", Inputs: []string{out[0], ints(b, 6, 6)}, Outputs: halves})
 		return b.G.Nodes[len(b.G.Nodes)-1].Outputs[1]
 	}
 	return map[string]func(b *builder, w []float32) string{

@@ -241,7 +241,9 @@ func TestUnusableModels(t *testing.T) {
 		t.Extra = []byte("\x6a\x0d\x0a\x08location\x12\x01w\x70\x01") // that codec does not write itself
 		t.Raw = nil
 	})
-	for model, want := range map[string]string{nan: "no number (NaN)", steps: "move in steps", elsewhere: "does not exist"} {
+	for model, want := range map[string]string{
+		nan: "no number (NaN)", steps: "move in steps", elsewhere: "does not exist",
+	} {
 		_, _, err := call(t.Context(), "recourse", model, "-d", loans("test.csv"), "-t", loans("task.yaml"),
 			"-o", filepath.Join(dir, "promises.csv"))
 		must.Fail(t, err, want)

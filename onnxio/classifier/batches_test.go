@@ -101,7 +101,8 @@ func TestSeparateRows(t *testing.T) {
 			t.Errorf("%s: %v", name, x)
 		}
 		rows := []float32{0.1, 0.2, 0.3, 0.4, 0.4, 0.3, 0.2, 0.1, 0, 0, 0, 0.1}
-		if together := must.Get(o.Margins(t.Context(), rows))(t); x != nil && name != "training" { // whose kernel keeps its sums
+		together := must.Get(o.Margins(t.Context(), rows))(t)
+		if x != nil && name != "training" { // whose kernel keeps its sums
 			alone := must.Get(o.Margins(t.Context(), rows[8:]))(t)
 			must.Same(must.In(t, name), math.Float32bits(alone[0]), math.Float32bits(together[2]))
 		}

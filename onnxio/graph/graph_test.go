@@ -11,14 +11,20 @@ import (
 )
 
 func TestOpset(t *testing.T) {
-	m := &graph.Model{Opsets: []graph.Opset{{Domain: "com.example", Version: 3}, {Domain: "ai.onnx", Version: 17}, {Version: 17}}}
+	m := &graph.Model{
+		Opsets: []graph.Opset{{Domain: "com.example", Version: 3}, {Domain: "ai.onnx", Version: 17}, {Version: 17}},
+	}
 	if m.Opset("") != 17 || m.Opset("ai.onnx") != 17 || m.Opset("com.example") != 3 || m.Opset("other") != 0 {
 		t.Errorf("opsets of %v", m.Opsets)
 	}
 	m.SetOpset("", 18)
 	m.SetOpset("other", 1)
-	want := []graph.Opset{{Domain: "com.example", Version: 3}, {Domain: "ai.onnx", Version: 18}, {Version: 18},
-		{Domain: "other", Version: 1}}
+	want := []graph.Opset{
+		{Domain: "com.example", Version: 3},
+		{Domain: "ai.onnx", Version: 18},
+		{Version: 18},
+		{Domain: "other", Version: 1},
+	}
 	must.Same(t, want, m.Opsets)
 }
 

@@ -103,7 +103,7 @@ func (r *Rewriter) order(a, b *Node) int { return r.links[a].place - r.links[b].
 
 // relink brings the index up to date after a rewrite of n, and returns the nodes that another rewrite may now change.
 func (r *Rewriter) relink(n *Node) map[*Node]bool {
-	changed := append(r.touched, n)
+	changed := append(slices.Clone(r.touched), n)
 	for _, v := range r.links[n].inputs {
 		changed = append(changed, r.Producers[v])
 	}

@@ -221,7 +221,7 @@ func (c *checker) column(of task.Column) error {
 	return nil
 }
 
-// imputed counts the rows without a value of f, but those whose imputed value means "not known": they are counted by it.
+// imputed counts the rows without a value of f, but those whose imputed value means "not known", which counts them.
 func (c *checker) imputed(f *task.Feature) (rows int) {
 	if n, ok := f.Encoding.(*task.Standardized); unknown(f.Impute) ||
 		ok && slices.ContainsFunc(n.Missing, func(v float64) bool { return task.Decimal(v) == f.Impute }) {

@@ -145,7 +145,9 @@ func TestVerify(t *testing.T) {
 		return Record{Encoding: "new", Model: "a", Verification: Verification{Accuracy: accuracy}}
 	}
 	r := &Records{}
-	for _, add := range []Record{of("old", "a", 1), of("new", "a", 2), of("new", "b", 3), of("new", "a", 4), stated(0.8), stated(0.9)} {
+	for _, add := range []Record{
+		of("old", "a", 1), of("new", "a", 2), of("new", "b", 3), of("new", "a", 4), stated(0.8), stated(0.9),
+	} {
 		r.Add(add)
 	}
 	back, err := ParseRecords(r.Encode())
