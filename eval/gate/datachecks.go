@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"cfq/eval/metrics"
+	"cfq/internal/statistics"
 )
 
 // dataCheck is a check that every gate has unless it has one of its own on the metric. It is about the data and the
-// promises in hand, so shares of them are compared as they are, without bounds. Unless the limit is kept the other
-// numbers say too little, and the verdict is INCONCLUSIVE.
+// promises in hand, so shares of them are compared as they are, without bounds, unless the limit is one on what models
+// do. Unless the limit is kept the other numbers say too little, and the verdict is INCONCLUSIVE.
 type dataCheck struct {
 	metric string
 	side   limitSide
@@ -16,6 +17,9 @@ type dataCheck struct {
 	shown  bool   // also when it passes
 	advice string // besides another limit
 }
+
+// approvedBroken is of few people when promises are made with a margin: of those whom the original just approves.
+const approvedBroken = "issued.approved"
 
 func (g *Gate) dataChecks() []dataCheck {
 	d := g.withDefaults()
@@ -36,7 +40,7 @@ func (g *Gate) dataChecks() []dataCheck {
 		{"issued.unjudgeable", atMost, 0, true, promises},
 		{"issued.invalid", atMost, 0, true, promises},
 		{"issued.infeasible", atMost, 0, true, promises},
-		{"issued.approved", atMost, slices.Min(vd), true, promises},
+		{approvedBroken, atMost, slices.Min(vd), true, promises},
 		{"issued.needless", atMost, 0, true, "leave them out"},
 		{"unreadable_rows", atMost, *d.MaxUnreadable, false, "mend the data"},
 		{"unlabelled_rows", atMost, unlabelled, false, "add the outcomes, accept with --no-labels that there are none"},
@@ -70,7 +74,11 @@ func (j *judge) dataChecks() (all []Finding) {
 			f.Num = &v.Num
 		}
 		f.Why = m.Name + ": " + s.amount(v)
-		if f.Verdict = l.verdict(float64(v.Lo), float64(v.Hi)); f.Verdict != Pass {
+		hi := float64(v.Hi)
+		if x.metric == approvedBroken {
+			hi = statistics.ClopperPearsonLower(v.Num, v.N, j.Confidence)
+		}
+		if f.Verdict = l.verdict(float64(v.Lo), hi); f.Verdict != Pass {
 			allowed := v.Hi
 			if f.Verdict = Inconclusive; x.side == atLeast {
 				allowed = v.Lo
@@ -80,6 +88,8 @@ func (j *judge) dataChecks() (all []Finding) {
 			f.remark("%s, or allow it with --check '%s'", x.advice, c)
 		} else if !x.shown {
 			continue
+		} else if hi < float64(v.Hi) && float64(v.Hi) > x.limit {
+			f.remark("not significantly beyond the limit")
 		}
 		all = append(all, f)
 	}
