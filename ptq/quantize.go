@@ -180,9 +180,9 @@ type AsTheyAre struct {
 	Spread eval.Float `json:"margin_spread"`
 }
 
-// A model whose margins have less than minSpread of their spread has collapsed, or one that decides less than minKept
-// alike of those whom the original refuses, or approves. Fewer than minDecided may all be near the decision.
-const minSpread, minKept, minDecided = 0.5, 0.5, 20
+// A model has collapsed whose margins have less than minKept of their spread, or that decides less than minKept alike of
+// those whom the original refuses, or approves. Fewer than minDecided may all be near the decision.
+const minKept, minDecided = 0.5, 20
 
 // Collapsed reports whether the written model fails to tell people apart.
 func (h *HeldOut) Collapsed() bool { return h != nil && h.collapse() != "" }
@@ -194,7 +194,7 @@ func (a *AsTheyAre) collapse() string {
 				[]string{"refuses", "approves"}[k], n[1])
 		}
 	}
-	if n := a.Refused[0] + a.Approved[0]; n >= minDecided && a.Spread < minSpread {
+	if n := a.Refused[0] + a.Approved[0]; n >= minDecided && a.Spread < minKept {
 		return fmt.Sprintf("quantizing has collapsed the model: margins of %d people spread %.2g times as far as the "+
 			"original's", n, a.Spread)
 	}

@@ -165,10 +165,8 @@ func stretch(t *testing.T, m *graph.Model, a, b quant.LayerInfo, channel, k int)
 	if b.Conv != nil {
 		groups = b.Conv.Group
 	}
-	each := b.In / (a.Out / groups)
-	change(b.Weight, func(i int) bool {
-		return i/b.In/(b.Out/groups)*(a.Out/groups)+i%b.In/each == channel
-	}, k)
+	each := a.Out / groups // channels of a group
+	change(b.Weight, func(i int) bool { return i/b.In/(b.Out/groups)*each+i%b.In/(b.In/each) == channel }, k)
 	return m
 }
 
