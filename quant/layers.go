@@ -115,7 +115,7 @@ func (f *finder) others(layers []LayerInfo) []LayerInfo {
 
 func (f *finder) isCode(value string) bool {
 	t := f.stored[value]
-	return t != nil && !t.DType.IsFloat() && t.DType.Bits() <= 16 && t.DType != graph.Bool
+	return t != nil && t.DType.IsCode()
 }
 
 func matrix(dims []int64) bool {

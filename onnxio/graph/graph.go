@@ -361,9 +361,6 @@ func (g *Graph) Producers() map[string]*Node {
 // numbers or quantizers of other integers make is not among them.
 func (g *Graph) Stored() map[string]*Tensor {
 	stored := g.InitMap()
-	codes := func(t *Tensor) bool {
-		return !t.DType.IsFloat() && t.DType != Bool && t.DType != String && t.DType.Bits() <= 16
-	}
 	random := []string{"RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
 	for _, n := range g.Nodes {
 		from := n.Constant()
@@ -373,14 +370,14 @@ func (g *Graph) Stored() map[string]*Tensor {
 			case in == "":
 			case t == nil:
 				constant = false
-			case from == nil || codes(t) ||
-				!codes(from) && t.DType.IsFloat() && (!from.DType.IsFloat() || t.Len() > from.Len()):
+			case from == nil || t.DType.IsCode() ||
+				!from.DType.IsCode() && t.DType.IsFloat() && (!from.DType.IsFloat() || t.Len() > from.Len()):
 				from = t
 			}
 		}
 		quantizer := n.Op == "QuantizeLinear" || n.Op == "DequantizeLinear"
 		for _, out := range n.Outputs {
-			if constant && from != nil && out != "" && (!quantizer || codes(from)) {
+			if constant && from != nil && out != "" && (!quantizer || from.DType.IsCode()) {
 				stored[out] = from
 			}
 		}

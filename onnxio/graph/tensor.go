@@ -70,6 +70,9 @@ func (t DType) IsFloat() bool {
 	return t == Float || t == Double || t == Float16 || t == BFloat16
 }
 
+// IsCode reports whether quantized weights may be of type t.
+func (t DType) IsCode() bool { return !t.IsFloat() && t != Bool && t != String && t.Bits() <= 16 }
+
 // Tensor is a constant. Raw holds the elements in row-major order, little endian, sub-byte types packed with the first
 // element in the low bits and no padding between rows: the layout of TensorProto.raw_data.
 type Tensor struct {
