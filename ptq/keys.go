@@ -11,6 +11,7 @@ import (
 
 	"cfq/calib"
 	"cfq/internal/config"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/qat"
 	"cfq/quant/qdq"
@@ -103,17 +104,11 @@ func Keys() (keys []Key) {
 				k.Choices = append(k.Choices, keyChoice{string(o.Name), o.Doc})
 			}
 		case "write.runtime":
-			var releases []string
-			for _, r := range qdq.Runtimes() {
-				releases = append(releases, r.Version)
-			}
+			releases := lists.Map(qdq.Runtimes(), func(r qdq.Runtime) string { return r.Version })
 			k.Want = message.Or(releases)
 		default:
 			if slices.Contains(qat.WeightNames(), k.Source) {
-				var users []string
-				for _, o := range trainedBy(k.Source) {
-					users = append(users, string(o.Name))
-				}
+				users := lists.Map(trainedBy(k.Source), func(o qat.ObjectiveDoc) string { return string(o.Name) })
 				k.Doc += "; objectives: " + strings.Join(users, ", ")
 			}
 		}
@@ -145,11 +140,7 @@ func bounds(interval string) (low, high float64) {
 }
 
 func choiceNames(choices []keyChoice) []string {
-	out := make([]string, len(choices))
-	for i, c := range choices {
-		out[i] = c.Name
-	}
-	return out
+	return lists.Map(choices, func(c keyChoice) string { return c.Name })
 }
 
 // Distinguishing lists the keys that tell methods apart by their choices.
@@ -380,11 +371,7 @@ func plainest(name string) Recipe {
 
 // MethodNames lists the names of Methods.
 func MethodNames() []string {
-	var names []string
-	for _, m := range Methods() {
-		names = append(names, m.Name)
-	}
-	return names
+	return lists.Map(Methods(), func(m Method) string { return m.Name })
 }
 
 func findMethod(name string) (Method, error) {

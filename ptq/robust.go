@@ -12,6 +12,7 @@ import (
 
 	"cfq/calib"
 	"cfq/eval"
+	"cfq/internal/lists"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/ptq/taskmodel"
@@ -120,19 +121,13 @@ func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 // Worst is the original, its quantized version and the first seen deployments in
 // one model that accepts what all of them accept.
 func (f *Fleet) Worst(seen int) recourse.Model {
-	var models []recourse.Model
-	for _, m := range f.Models[:2+seen] {
-		models = append(models, m)
-	}
+	models := lists.Map(f.Models[:2+seen], func(m *classifier.Model) recourse.Model { return m })
 	return recourse.Worst(models...)
 }
 
 // Close frees the models.
 func (f *Fleet) Close() error {
-	var errs []error
-	for _, m := range f.Models {
-		errs = append(errs, m.Close())
-	}
+	errs := lists.Map(f.Models, func(m *classifier.Model) error { return m.Close() })
 	return errors.Join(errs...)
 }
 

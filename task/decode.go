@@ -379,10 +379,7 @@ func (d *fileDecoder) linkKeys(l *Link) []key {
 func (d *fileDecoder) ruleKeys(r *Rule) []key {
 	conditions := func(list []Inequality) value {
 		texts := func() any {
-			var all []string
-			for _, q := range list {
-				all = append(all, q.Text)
-			}
+			all := lists.Map(list, func(q Inequality) string { return q.Text })
 			return slices.Compact(all) // an equation is two inequalities of one text
 		}
 		return value{Form: config.OneOrMore(config.Type("string")), Out: texts}

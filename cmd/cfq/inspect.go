@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
@@ -205,11 +206,7 @@ func addKernels(e *env, model []byte, layers []qdq.LayerNote) error {
 }
 
 func ports(values []graph.Value) []port {
-	out := make([]port, len(values))
-	for i, v := range values {
-		out[i] = port{v.Name, v.DType.String(), v.Shape.String()}
-	}
-	return out
+	return lists.Map(values, func(v graph.Value) port { return port{v.Name, v.DType.String(), v.Shape.String()} })
 }
 
 // Numbers are the columns that are not of categories.

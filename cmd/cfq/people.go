@@ -13,6 +13,7 @@ import (
 	"cfq/eval/records"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
@@ -171,10 +172,7 @@ func (d *evaluation) warnPeople() error {
 }
 
 func (d *evaluation) set(of []*eval.Record) *constraint.Set {
-	rows := make([]int, len(of))
-	for i, x := range of {
-		rows[i] = x.Row
-	}
+	rows := lists.Map(of, func(x *eval.Record) int { return x.Row })
 	return d.allowed.set.Select(rows)
 }
 

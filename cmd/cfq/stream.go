@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -24,10 +25,7 @@ type streamFlags struct {
 }
 
 func (f *streamFlags) variables() variables {
-	var formats []string
-	for _, format := range rowio.Formats() {
-		formats = append(formats, string(format))
-	}
+	formats := lists.Map(rowio.Formats(), func(format rowio.Format) string { return string(format) })
 	return variables{"stream": cli.Choice(&f.format, formats), "columns": &f.columns, "keep": &f.keep}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/onnxio/classifier"
 	"cfq/qat"
@@ -32,10 +33,7 @@ type trainFlags struct {
 }
 
 func (f *trainFlags) variables() variables {
-	var objectives []string
-	for _, o := range fit.Objectives() {
-		objectives = append(objectives, string(o.Name))
-	}
+	objectives := lists.Map(fit.Objectives(), func(o qat.ObjectiveDoc) string { return string(o.Name) })
 	o := &f.o.Train
 	o.LearningRate = qat.DefaultRate
 	v := f.peopleFlags.variables().with(variables{

@@ -25,6 +25,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"cfq/eval"
+	"cfq/internal/lists"
 	"cfq/recourse"
 )
 
@@ -169,16 +170,10 @@ func cellOf(cell any, r *eval.Record) any {
 	case *uint64:
 		return fmt.Sprintf("%016x", *x)
 	case *[]uint64:
-		var words []string
-		for _, v := range *x {
-			words = append(words, fmt.Sprintf("%016x", v))
-		}
+		words := lists.Map(*x, func(v uint64) string { return fmt.Sprintf("%016x", v) })
 		return text(strings.Join(words, " "))
 	case *[]eval.Float:
-		var words []string
-		for _, v := range *x {
-			words = append(words, strconv.FormatFloat(float64(v), 'g', -1, 64))
-		}
+		words := lists.Map(*x, func(v eval.Float) string { return strconv.FormatFloat(float64(v), 'g', -1, 64) })
 		return text(strings.Join(words, " "))
 	case *recourse.Status:
 		return x.String()

@@ -11,6 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"cfq/eval"
+	"cfq/internal/lists"
 	"cfq/task/rowio"
 )
 
@@ -47,11 +48,7 @@ func NewTable(run Run) (*Table, error) {
 
 // Names are the names of the columns of the table.
 func (t *Table) Names() []string {
-	names := make([]string, len(t.head))
-	for i, c := range t.head {
-		names[i] = c.name
-	}
-	return names
+	return lists.Map(t.head, func(c tableColumn) string { return c.name })
 }
 
 // Row are the cells of a record, which are valid until the next call of Row.

@@ -9,6 +9,7 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/metrics"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 )
 
@@ -126,10 +127,7 @@ func comparedMetrics(words *message.Templates, t *eval.Comparison, full bool) (t
 		}
 		tables = append(tables, b)
 	}
-	var headlines []eval.AtMargin
-	for _, r := range t.Results {
-		headlines = append(headlines, r.Margins[r.Headline()])
-	}
+	headlines := lists.Map(t.Results, func(r *eval.Result) eval.AtMargin { return r.Margins[r.Headline()] })
 	tables[0].Figures = brokenChart("Promises that break, by model", r, t.Names, headlines)
 	tables[len(tables)-1].After = comparisonLegend(words, t, len(rows) < len(t.Rows))
 	return tables
