@@ -1,8 +1,7 @@
 // Package allocate gives each layer a bit width under a budget.
 //
-// In: the cost and the error of each bit width of each layer, as numbers.
-// Out: one width per layer. The invariant: the chosen costs never exceed the
-// budget. The package does not know models.
+// In: the cost and the error of each bit width of each layer, as numbers. Out: one width per layer. The invariant: the
+// chosen costs never exceed the budget. The package does not know models.
 //
 // References: the paper's budgeted allocation (eq. cfptq_budget) and its greedy
 // rule (section Training-Free Counterfactual-Aware PTQ).
@@ -37,10 +36,9 @@ const maxFronts = 1 << 11
 // least total error whose total cost is within the budget (eq. cfptq_budget); among equal errors
 // the cheapest, among equal costs the one with fewer bits in earlier layers.
 //
-// It merges Pareto fronts layer by layer and drops dominated partial assignments, so it
-// is exact for any costs as long as no front has more than maxStates entries; beyond
-// that it is nearly so. More than maxFronts layers are given bits by steepest, which is off by
-// one step of one layer at most. The budget holds in any case.
+// It merges Pareto fronts layer by layer and drops dominated partial assignments, so it is exact for any costs as long
+// as no front has more than maxStates entries; beyond that it is nearly so. More than maxFronts layers are given bits
+// by steepest, which is off by one step of one layer at most. The budget holds in any case.
 func Exact(layers [][]Choice, budget int64) ([]int, error) {
 	if err := check(layers, budget); err != nil {
 		return nil, err
@@ -72,9 +70,8 @@ type partialChoice struct {
 // choiceStep is how a state came about: which one of the front before, and which choice.
 type choiceStep struct{ prev, choice int32 }
 
-// extend adds a layer to all states of a front whose costs stay within the budget. The
-// states with one choice are in order as the front is, so the choices' sequences are
-// merged.
+// extend adds a layer to all states of a front whose costs stay within the budget. The states with one choice are in
+// order as the front is, so the choices' sequences are merged.
 func extend(front []partialChoice, choices []Choice, budget int64) ([]partialChoice, []choiceStep) {
 	var next []partialChoice
 	var steps []choiceStep
@@ -171,11 +168,9 @@ func cheapest(choices []Choice) int {
 	return best
 }
 
-// Paper is the greedy rule as the paper writes it: every layer starts at its
-// first choice, and the layer with the largest score per parameter is raised as
-// long as the budget allows, then the next. Its objective is linear in the bits,
-// so it saturates one layer before it looks at another; the default is Exact over
-// measured errors.
+// Paper is the greedy rule as the paper writes it: every layer starts at its first choice, and the layer with the
+// largest score per parameter is raised as long as the budget allows, then the next. Its objective is linear in the
+// bits, so it saturates one layer before it looks at another; the default is Exact over measured errors.
 func Paper(layers [][]Choice, scorePerParam []float64, budget int64) ([]int, error) {
 	if err := check(layers, budget); err != nil {
 		return nil, err

@@ -147,8 +147,7 @@ func TestExactOfManyRows(t *testing.T) {
 	if cost > budget {
 		t.Errorf("cost %d of %d", cost, budget)
 	}
-	// For every price per unit of cost, the sum of the least error + price x cost, less
-	// price x budget, is a lower bound.
+	// For every price per unit of cost, the sum of the least error + price x cost, less price x budget, is a lower bound.
 	bound := 0.0
 	for e := -14.0; e < 0; e += 0.002 {
 		price := math.Exp(e) / 1000

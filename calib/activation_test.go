@@ -63,8 +63,7 @@ func TestActivationSquared(t *testing.T) {
 	}
 }
 
-// Every kind gives a quantizer that can be written, with zero point 0 behind a
-// Relu, also of hardly anything.
+// Every kind gives a quantizer that can be written, with zero point 0 behind a Relu, also of hardly anything.
 func TestActivationKinds(t *testing.T) {
 	lonely := &Stats{Max: 5, Hist: make([]float64, histBins), OutputHist: make([]float64, histBins)}
 	lonely.Hist[histBins-1], lonely.OutputHist[histBins-1] = 1, 1

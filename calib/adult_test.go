@@ -94,9 +94,8 @@ func TestAdultRoundings(t *testing.T) {
 	}
 }
 
-// What each way of fitting ranges does to the outputs of the layers, in sum over
-// layers, relative to the outputs' own variance, computed row by row for activations.
-// None but the kind that minimises it is better than that.
+// What each way of fitting ranges does to the outputs of the layers, in sum over layers, relative to the outputs' own
+// variance, computed row by row for activations. None but the kind that minimises it is better than that.
 func TestAdultRanges(t *testing.T) {
 	t.Parallel()
 	c, layers, set := adult(t)
@@ -190,8 +189,7 @@ func actError(l quant.LayerInfo, h []float32, a quant.Act) float64 {
 	return sum
 }
 
-// BenchmarkFitWeights measures the fit of all layers of a network of Adult in all
-// formats.
+// BenchmarkFitWeights measures the fit of all layers of a network of Adult in all formats.
 func BenchmarkFitWeights(b *testing.B) {
 	c, layers, set := adult(b)
 	ctx := context.Background()

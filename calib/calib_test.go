@@ -54,9 +54,8 @@ func TestFitInputIsExactOnLattices(t *testing.T) {
 	}
 }
 
-// A column of which the set shows one value, and one whose lattice is finer than
-// the grid: the first must have room for what the domain or chance may bring, the
-// second must be off by at most half a grid step in spite of its segments.
+// A column of which the set shows one value, and one whose lattice is finer than the grid: the first must have room for
+// what the domain or chance may bring, the second must be off by at most half a grid step in spite of its segments.
 func TestFitInputCorners(t *testing.T) {
 	var x []float32
 	for i := range 500 {
@@ -120,8 +119,7 @@ func net(t *testing.T, dim, hidden int) (*classifier.Model, []quant.LayerInfo) {
 	return c, layers
 }
 
-// The statistics against sums over rows written out, with the hidden layer
-// computed by hand.
+// The statistics against sums over rows written out, with the hidden layer computed by hand.
 func TestCollect(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)
@@ -160,9 +158,8 @@ func TestCollect(t *testing.T) {
 	must.Same(t, 250*4, n)
 }
 
-// The reconstruction error from the Gram matrix equals the mean squared
-// difference of the layer's outputs over the rows, and the fitted scale is never
-// worse than the one that clips nothing.
+// The reconstruction error from the Gram matrix equals the mean squared difference of the layer's outputs over the
+// rows, and the fitted scale is never worse than the one that clips nothing.
 func TestFitWeightsNearest(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)
@@ -195,8 +192,7 @@ func fitOne(t *testing.T, l quant.LayerInfo, s *Stats, f quant.Format, o WeightO
 	return fits[0]
 }
 
-// outputError is the mean squared difference of one output over the rows, after
-// the bias moved by shift.
+// outputError is the mean squared difference of one output over the rows, after the bias moved by shift.
 func outputError(x []float32, dim int, w []float32, codes []int8, scale float32, shift float64) float64 {
 	var sum float64
 	rows := len(x) / dim
@@ -210,9 +206,8 @@ func outputError(x []float32, dim int, w []float32, codes []int8, scale float32,
 	return sum
 }
 
-// Compensated rounding against every assignment of codes there is: never better
-// than the best, on the whole much nearer to it than rounding to the nearest, and
-// with no error left in the mean.
+// Compensated rounding against every assignment of codes there is: never better than the best, on the whole much nearer
+// to it than rounding to the nearest, and with no error left in the mean.
 func TestGPTQ(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 12)

@@ -155,10 +155,9 @@ func (k *collector) reads(v []float32, rows int, l quant.LayerInfo, first int) [
 	return h
 }
 
-// A convolution multiplies, at each position of its output, what lies under its
-// kernel: its patches stand for the rows of a dense layer's input. Statistics look
-// at maxPlaces positions of each row at most, and at fewer where the patches are
-// long: patchWork bounds the products of one row, minPlaces the places from below.
+// A convolution multiplies, at each position of its output, what lies under its kernel: its patches stand for the rows
+// of a dense layer's input. Statistics look at maxPlaces positions of each row at most, and at fewer where the patches
+// are long: patchWork bounds the products of one row, minPlaces the places from below.
 const (
 	maxPlaces = 64
 	minPlaces = 4
@@ -190,9 +189,8 @@ func (k *collector) rowWeights(from, rows int) []float64 {
 	return slices.Repeat([]float64{1}, rows)
 }
 
-// costs is what an error of each of the size elements of a row of the input does to the
-// outputs, squared: ||W_:,i||^2 for input i of a dense layer, and for a convolution that of
-// its channel's weights, borders not counted.
+// costs is what an error of each of the size elements of a row of the input does to the outputs, squared: ||W_:,i||^2
+// for input i of a dense layer, and for a convolution that of its channel's weights, borders not counted.
 func costs(l quant.LayerInfo, size int) []float64 {
 	channels, perGroup := l.In, l.Out
 	if l.Conv != nil {
@@ -222,9 +220,8 @@ type output struct {
 	behind quant.Behind
 }
 
-// FitOutputs fits the output quantizers of the convolutions among the layers on
-// what the set makes of them, behind their Relu or Clip, as Activation does for
-// inputs; other layers have none.
+// FitOutputs fits the output quantizers of the convolutions among the layers on what the set makes of them, behind
+// their Relu or Clip, as Activation does for inputs; other layers have none.
 func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, bits int,
 	kind Range,
 ) (Outputs, error) {

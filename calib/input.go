@@ -7,9 +7,8 @@ import (
 	"cfq/quant"
 )
 
-// minExtra is the number of columns that the segments of wide inputs may always add; half
-// the number of inputs if that is more. They cost no weights, but time: the first layer
-// multiplies more.
+// minExtra is the number of columns that the segments of wide inputs may always add; half the number of inputs if that
+// is more. They cost no weights, but time: the first layer multiplies more.
 const minExtra = 8
 
 // finestGrid is the largest number of grid steps per unit of a model input.
@@ -20,14 +19,12 @@ type column struct {
 	step   float64 // the values are lo + n x step; 0 when they have no such lattice
 }
 
-// FitInput lays the columns of a tabular input on one uint8 grid. A tabular input
-// mixes columns 13 standard deviations wide with one-hots, so one scale for its
-// whole range would be the largest error of an 8-bit model. Here the grid is as
-// fine as the columns of ordinary width allow, wider columns are split into
-// segments that share their weights, and each column whose values form a lattice
-// (whole years, one-hots) is stretched a little so that they fall on grid points
-// exactly. x holds the rows, dim columns each; domain holds, for each column, values that the grid must cover whether
-// the set shows them or not, such as both values of a one-hot; nil for none.
+// FitInput lays the columns of a tabular input on one uint8 grid. A tabular input mixes columns 13 standard deviations
+// wide with one-hots, so one scale for its whole range would be the largest error of an 8-bit model. Here the grid is
+// as fine as the columns of ordinary width allow, wider columns are split into segments that share their weights, and
+// each column whose values form a lattice (whole years, one-hots) is stretched a little so that they fall on grid
+// points exactly. x holds the rows, dim columns each; domain holds, for each column, values that the grid must cover
+// whether the set shows them or not, such as both values of a one-hot; nil for none.
 func FitInput(x []float32, dim int, domain [][]float32) *quant.Input {
 	cols := make([]column, dim)
 	for j := range cols {
@@ -73,8 +70,7 @@ func look(x []float32, dim, j int, more []float32) column {
 	return c
 }
 
-// distinct returns the different values of column j and of more in ascending order,
-// and the median of all of them.
+// distinct returns the different values of column j and of more in ascending order, and the median of all of them.
 func distinct(x []float32, dim, j int, more []float32) (values []float32, median float32) {
 	all := slices.Clone(more)
 	for i := j; i < len(x); i += dim {
@@ -95,11 +91,9 @@ func trim(values []float32, median float32) []float32 {
 // standardised inputs, standard deviations.
 const widest = 100
 
-// steps returns the gain of a column on a grid of k steps per unit, and the width
-// of its segments. A segment holds 255 grid steps. Where the lattice is stretched
-// onto the grid it ends on a lattice point, so that every value stays a sum of
-// whole lattice steps; elsewhere it ends on a grid point, so that only the last
-// segment rounds.
+// steps returns the gain of a column on a grid of k steps per unit, and the width of its segments. A segment holds 255
+// grid steps. Where the lattice is stretched onto the grid it ends on a lattice point, so that every value stays a sum
+// of whole lattice steps; elsewhere it ends on a grid point, so that only the last segment rounds.
 func (c column) steps(k int) (gain, segment float64) {
 	if n := math.Round(c.step * float64(k)); n >= 1 && n < 256 {
 		return n / (c.step * float64(k)), c.step * math.Floor(255/n)

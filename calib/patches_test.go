@@ -86,9 +86,8 @@ func weightedMeans(t *testing.T, m *graph.Model, value string, outs int, s *Set)
 	return out
 }
 
-// TestConvBias: the bias takes up, exactly, what the codes do to the mean of each
-// output over all positions and rows, as ONNX Runtime computes it: so the means of
-// the patches are right, group by group, and so is their order in a row.
+// TestConvBias: the bias takes up, exactly, what the codes do to the mean of each output over all positions and rows,
+// as ONNX Runtime computes it: so the means of the patches are right, group by group, and so is their order in a row.
 func TestConvBias(t *testing.T) {
 	for _, groups := range []int64{1, 2, 4} {
 		m, c, layers := images(t, groups)

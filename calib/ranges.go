@@ -25,9 +25,8 @@ const (
 	GPTQ    Rounding = "gptq" // each weight makes up for the error of those before it
 )
 
-// spread tells the error of any grid over a histogram in time proportional to the
-// codes, not to the bins: with sums of n, n x and n x^2 up to each bin, the
-// numbers that share a code q cost sum n x^2 - 2 q sum n x + q^2 sum n.
+// spread tells the error of any grid over a histogram in time proportional to the codes, not to the bins: with sums of
+// n, n x and n x^2 up to each bin, the numbers that share a code q cost sum n x^2 - 2 q sum n x + q^2 sum n.
 type spread struct {
 	lo, width float64
 	sums      [][3]float64
@@ -48,8 +47,7 @@ func (s *spread) from(x float64) int {
 	return int(min(max(at, 0), float64(len(s.sums)-1)))
 }
 
-// squaredError sums the squared rounding and clipping errors over the histogram,
-// each bin at its centre.
+// squaredError sums the squared rounding and clipping errors over the histogram, each bin at its centre.
 func (s *spread) squaredError(a quant.Act) float64 {
 	scale, zero := float64(a.Scale), float64(a.Zero)
 	var sum float64
@@ -65,11 +63,10 @@ func (s *spread) squaredError(a quant.Act) float64 {
 	return sum
 }
 
-// Activation fits the quantizer of a layer's input: the range [lo, hi] with
-// lo <= 0 <= hi that a uint grid of the given bits covers, fitted as kind says ("" is
-// MSE). After a Relu (no negative values) lo is 0, so that the zero point is 0 and the
-// Relu is absorbed by the integer kernel; then hi is what is fitted, as the clipping
-// parameter alpha of PACT is.
+// Activation fits the quantizer of a layer's input: the range [lo, hi] with lo <= 0 <= hi that a uint grid of the given
+// bits covers, fitted as kind says ("" is MSE). After a Relu (no negative values) lo is 0, so that the zero point is 0
+// and the Relu is absorbed by the integer kernel; then hi is what is fitted, as the clipping parameter alpha of PACT
+// is.
 //
 // Reference: docs/method.md.
 func Activation(s *Stats, bits int, kind Range) quant.Act {
@@ -88,18 +85,16 @@ func Activation(s *Stats, bits int, kind Range) quant.Act {
 	return fitClips(bits, lo, hi, newSpread(hist, float64(s.Min), float64(s.Max)).squaredError)
 }
 
-// Ends of a range are tried at clipRatio^i of the outermost value, i = 0 ...
-// clipTries, fineClips to a step; where both ends are to be found, whole steps first
-// and then what lies around the best.
+// Ends of a range are tried at clipRatio^i of the outermost value, i = 0 ... clipTries, fineClips to a step; where both
+// ends are to be found, whole steps first and then what lies around the best.
 const (
 	clipRatio = 0.9
 	clipTries = 40
 	fineClips = 8
 )
 
-// fitClips returns the quantizer of the smallest loss, the widest of several. Both
-// ends of the range are tried together, since what one end gives up makes the
-// grid finer for the other; an end at zero stays there.
+// fitClips returns the quantizer of the smallest loss, the widest of several. Both ends of the range are tried
+// together, since what one end gives up makes the grid finer for the other; an end at zero stays there.
 func fitClips(bits int, lo, hi float32, loss func(quant.Act) float64) quant.Act {
 	best := quant.FitAct(bits, lo, hi)
 	smallest, bestLo, bestHi := math.Inf(1), 0, 0

@@ -13,10 +13,9 @@ import (
 	"cfq/quant"
 )
 
-// rounding rounds one row of weights with a scale into codes (nil: only the
-// error is wanted) and returns the reconstruction error of the row's output, or
-// anything above limit when that is above limit. What by returns is added to each
-// code before it is rounded; nil adds nothing.
+// rounding rounds one row of weights with a scale into codes (nil: only the error is wanted) and returns the
+// reconstruction error of the row's output, or anything above limit when that is above limit. What by returns is added
+// to each code before it is rounded; nil adds nothing.
 type rounding func(w []float32, scale float32, f quant.Format, codes []int8, by dither, limit float64) float64
 
 const unlimited = math.MaxFloat64
@@ -37,10 +36,9 @@ func nearest(gram []float64, in int) rounding {
 	}
 }
 
-// searcher is nearest for searches: e^T Gram e as the squares of U e one after the
-// other, U being the Cholesky factor of Gram, so that the sum can stop at the limit.
-// Columns with the largest moments come first. It may differ from nearest in the
-// last digits, since Gram need not be of full rank and is damped a little.
+// searcher is nearest for searches: e^T Gram e as the squares of U e one after the other, U being the Cholesky factor
+// of Gram, so that the sum can stop at the limit. Columns with the largest moments come first. It may differ from
+// nearest in the last digits, since Gram need not be of full rank and is damped a little.
 func searcher(gram []float64, in int) rounding {
 	order := descending(gram, in)
 	var chol mat.Cholesky
@@ -66,9 +64,8 @@ func searcher(gram []float64, in int) rounding {
 	}
 }
 
-// What is added to the diagonal of second moments, as a share of its mean: rankSlack makes
-// them positive definite; with damping, columns which hardly vary do not soak up the errors
-// of all others.
+// What is added to the diagonal of second moments, as a share of its mean: rankSlack makes them positive definite; with
+// damping, columns which hardly vary do not soak up the errors of all others.
 const (
 	rankSlack = 1e-9
 	damping   = 0.01
@@ -104,9 +101,8 @@ func ordered(m []float64, order []int) *mat.SymDense {
 	return &h
 }
 
-// covariance is what roundings that correct the bias minimise the error by: the
-// second moments of h around its mean, damped, since what the error does to the mean
-// of the output the bias takes up, exactly.
+// covariance is what roundings that correct the bias minimise the error by: the second moments of h around its mean,
+// damped, since what the error does to the mean of the output the bias takes up, exactly.
 type covariance struct {
 	n      int
 	order  []int     // columns from the largest variance to the smallest
@@ -181,9 +177,8 @@ func (c *covariance) polished(w []float32, scale float32, f quant.Format, codes 
 // polishRounds bounds the rounds of polish; each makes the error smaller.
 const polishRounds = 20
 
-// polish moves single codes up or down, column by column, as long as that makes
-// the error smaller, and returns the error. With d the error of column j and g = C e,
-// moving the code by t steps changes it by -2 t s g_j + t^2 s^2 C_jj.
+// polish moves single codes up or down, column by column, as long as that makes the error smaller, and returns the
+// error. With d the error of column j and g = C e, moving the code by t steps changes it by -2 t s g_j + t^2 s^2 C_jj.
 func (c *covariance) polish(w []float32, scale float32, f quant.Format, codes []int8) float64 {
 	e, g := c.errors(w, scale, codes)
 	return c.settle(e, g, scale, f, codes, polishRounds)

@@ -33,8 +33,7 @@ func TestSearcher(t *testing.T) {
 	}
 }
 
-// After polishing no code can move by one to any good, and the error is what it
-// says and not larger than before.
+// After polishing no code can move by one to any good, and the error is what it says and not larger than before.
 func TestPolish(t *testing.T) {
 	l, s := layerOf(5, 16)
 	c := must.Get(newCovariance(s.Moments))(t)

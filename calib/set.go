@@ -1,15 +1,12 @@
-// Package calib makes the counterfactual calibration set and fits quantizer
-// parameters on it.
+// Package calib makes the counterfactual calibration set and fits quantizer parameters on it.
 //
-// In: rows of model inputs, the full-precision classifier, an action set. Out:
-// the set U_cal, statistics of every layer's input over it, and from those the
-// weight scales, activation quantizers and input grid of a plan. The invariant:
-// statistics are sums over rows, so memory does not grow with the rows and
-// results do not depend on the number of workers.
+// In: rows of model inputs, the full-precision classifier, an action set. Out: the set U_cal, statistics of every
+// layer's input over it, and from those the weight scales, activation quantizers and input grid of a plan. The
+// invariant: statistics are sums over rows, so memory does not grow with the rows and results do not depend on the
+// number of workers.
 //
 // References: Counterfactual calibration set (eq. cfptq_ucal), calibration
-// objective (eq. cfptq_calibration) of section Training-Free
-// Counterfactual-Aware PTQ.
+// objective (eq. cfptq_calibration) of section Training-Free Counterfactual-Aware PTQ.
 package calib
 
 import (
@@ -73,9 +70,8 @@ func FactualSet(x []float32, dim int) *Set {
 	return &Set{X: x, Dim: dim, Factual: len(x) / dim}
 }
 
-// Counterfactual is U_cal: the rows and, for each row that m refuses, its teacher
-// recourse point x + delta. A row that m favours already has the action zero;
-// its point is the row itself and is not listed twice. Actions that leave a
+// Counterfactual is U_cal: the rows and, for each row that m refuses, its teacher recourse point x + delta. A row that
+// m favours already has the action zero; its point is the row itself and is not listed twice. Actions that leave a
 // person where they are add no point either.
 func Counterfactual(ctx context.Context, m recourse.Model, a *constraint.Set, x []float32,
 	o recourse.TeacherOptions,
@@ -142,8 +138,7 @@ func (s *Set) Clip(in *quant.Input) []int {
 	clipped := make([]bool, s.Dim)
 	x := slices.Clone(s.X)
 	for j := range s.Dim {
-		// A bound is a value of the column from another computation: a rounding error
-		// away from it is not outside.
+		// A bound is a value of the column from another computation: a rounding error away from it is not outside.
 		slack := 1e-4 * (hi[j] - lo[j])
 		for k := j; k < len(x); k += s.Dim {
 			if v := x[k]; !(v >= lo[j] && v <= hi[j]) {
@@ -181,14 +176,12 @@ func Promised(ctx context.Context, m recourse.Model, x []float32, actions []reco
 	return s, s.add(ctx, m, points)
 }
 
-// nearMargin is tau, the margin at which a row counts half of what one on the
-// decision boundary does: half a logit, odds of 1.65 to 1. Without it a row that
-// happens to lie on the boundary would count for all others together.
+// nearMargin is tau, the margin at which a row counts half of what one on the decision boundary does: half a logit,
+// odds of 1.65 to 1. Without it a row that happens to lie on the boundary would count for all others together.
 const nearMargin = 0.5
 
-// Weigh lets rows and recourse points near the decision count most:
-// w = 1/(tau + |margin|), scaled to a mean of 1. margins holds one margin per row;
-// rows whose margin is not finite count nothing.
+// Weigh lets rows and recourse points near the decision count most: w = 1/(tau + |margin|), scaled to a mean of 1.
+// margins holds one margin per row; rows whose margin is not finite count nothing.
 func (s *Set) Weigh(margins []float32) {
 	s.Weights = make([]float64, s.Rows())
 	var sum float64
@@ -209,9 +202,8 @@ func (s *Set) Weigh(margins []float32) {
 	}
 }
 
-// Batch returns a calibration batch for statistics: at most limit rows of the set,
-// factual rows and recourse points alike with their weights, drawn with replacement by
-// seed.
+// Batch returns a calibration batch for statistics: at most limit rows of the set, factual rows and recourse points
+// alike with their weights, drawn with replacement by seed.
 func (s *Set) Batch(limit int, seed uint64) *Set {
 	rng := rand.New(rand.NewPCG(seed, 0xca11b))
 	n := min(limit, s.Rows())

@@ -18,9 +18,8 @@ type Stats struct {
 	// of [Min, Max], but for those that are exactly 0, which lies on every grid.
 	Min, Max float32
 	Hist     []float64
-	// OutputHist is Hist with element h_i counting ||W_:,i||^2 times: what an error of
-	// it does to the layer's outputs. One histogram serves for all channels, since they
-	// share a quantizer.
+	// OutputHist is Hist with element h_i counting ||W_:,i||^2 times: what an error of it does to the layer's outputs. One
+	// histogram serves for all channels, since they share a quantizer.
 	OutputHist []float64
 }
 
@@ -94,8 +93,7 @@ func (m Moments) add(h []float64) {
 	blas64.Gemm(blas.Trans, blas.NoTrans, 1, rows, rows, 1, blas64.General{Rows: k, Cols: k, Stride: k, Data: m.Gram})
 }
 
-// divide divides sums by the weight of their terms, and makes the second moments
-// symmetric to the bit.
+// divide divides sums by the weight of their terms, and makes the second moments symmetric to the bit.
 func (m Moments) divide(weight float64) {
 	if !(weight > 0) {
 		weight = 1

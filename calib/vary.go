@@ -7,18 +7,16 @@ import (
 	"cfq/quant"
 )
 
-// Variation is how one deployment of a plan departs from the best fit: what another
-// toolchain, or another run of the same one, might make of the same layers and
-// widths. The zero value is no departure. All numbers are drawn by Seed, layer and
-// row, so they do not depend on anything else.
+// Variation is how one deployment of a plan departs from the best fit: what another toolchain, or another run of the
+// same one, might make of the same layers and widths. The zero value is no departure. All numbers are drawn by Seed,
+// layer and row, so they do not depend on anything else.
 //
 // Reference: "Uncertainty set from quantization-induced variability" of the paper's
 // appendix on robust recourse.
 type Variation struct {
 	Seed uint64
-	// Rounding is the width of what is added to each code before it is rounded, in
-	// codes, uniform and centred: 1 is stochastic rounding (the expected code is the
-	// number itself), 0 the nearest code.
+	// Rounding is the width of what is added to each code before it is rounded, in codes, uniform and centred: 1 is
+	// stochastic rounding (the expected code is the number itself), 0 the nearest code.
 	Rounding float64
 	// Jitter is the largest relative change of each weight scale, and of the range of
 	// each activation, uniform to both sides.

@@ -28,13 +28,11 @@ type WeightOptions struct {
 // corrects says whether codes make up for the errors of others, and the bias for that of the mean.
 func (o WeightOptions) corrects() bool { return o.Rounding == GPTQ }
 
-// FitWeights fits the weights of a layer (in the coordinates of s.Gram) in each of
-// the formats: the scales, and unless weights are rounded to the nearest the codes
-// and the bias. By default the scales minimise the reconstruction error of the
-// layer's outputs over clipping thresholds,
-// E||(W - dq(q(W))) h||^2 = sum over rows r of e_r^T Gram e_r.
-// The paper leaves the choice of objective to the backend (eq. cfptq_calibration);
-// the error of the weights themselves would clip rare but wide columns.
+// FitWeights fits the weights of a layer (in the coordinates of s.Gram) in each of the formats: the scales, and unless
+// weights are rounded to the nearest the codes and the bias. By default the scales minimise the reconstruction error of
+// the layer's outputs over clipping thresholds, E||(W - dq(q(W))) h||^2 = sum over rows r of e_r^T Gram e_r. The paper
+// leaves the choice of objective to the backend (eq. cfptq_calibration); the error of the weights themselves would clip
+// rare but wide columns.
 func FitWeights(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quant.Format,
 	o WeightOptions,
 ) ([]quant.Layer, error) {
@@ -218,9 +216,8 @@ func fitGroups(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quant
 	return out, nil
 }
 
-// Clipping thresholds are tried from all of the largest weight down to clipMin
-// of it, clipSteps of them in a geometric row: all of them for small layers,
-// otherwise every clipStride-th at first and then those around the best. The error
+// Clipping thresholds are tried from all of the largest weight down to clipMin of it, clipSteps of them in a geometric
+// row: all of them for small layers, otherwise every clipStride-th at first and then those around the best. The error
 // jumps up and down with the threshold, so few coarse ones would miss the best.
 const (
 	clipSteps  = 240
@@ -326,9 +323,8 @@ func between(best float64, loss func(i, limit float64) float64) float64 {
 	return best
 }
 
-// bestThreshold returns the threshold of the smallest loss. A loss may return anything
-// above the limit once it exceeds that. The limit is the smallest loss of the round before,
-// so that the result does not depend on the workers.
+// bestThreshold returns the threshold of the smallest loss. A loss may return anything above the limit once it exceeds
+// that. The limit is the smallest loss of the round before, so that the result does not depend on the workers.
 func bestThreshold(workers, stride int, loss func(i int, limit float64) float64) int {
 	tried := slices.Repeat([]float64{math.Inf(1)}, clipSteps+1)
 	try := func(from, to, stride int) int {

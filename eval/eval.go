@@ -3,8 +3,7 @@
 // it cost there, and does g promise what f would not keep.
 //
 // In: two recourse.Models, an action set, people. Out: a Result with every metric of package metrics, each with its
-// counts.
-// An evaluation has two steps, and [Compare] is both for people who fit in memory:
+// counts. An evaluation has two steps, and [Compare] is both for people who fit in memory:
 //
 //   - [Measure] takes people from a [Source], finds the points where the recourse of each refused person ends, asks the
 //     other model about them, and makes one [Record] for each person.

@@ -18,8 +18,7 @@ import (
 	"cfq/task"
 )
 
-// errorRows is how many points the quantization error of the margin is measured on; more change the
-// third digit.
+// errorRows is how many points the quantization error of the margin is measured on; more change the third digit.
 const errorRows = 4096
 
 // widthErrors is what the exact knapsack minimises, by layer, unit and format; nil where not measured. It is the mean
@@ -168,9 +167,8 @@ func (c *calibration) openPlain(l quant.Layer) (*classifier.Model, error) {
 	return c.net.full.With(m), nil
 }
 
-// factualClasses returns the class of each row for the factual gradient: the
-// favourable one for rows with that label; for others the most likely class, of
-// those that are not favourable where the label says so.
+// factualClasses returns the class of each row for the factual gradient: the favourable one for rows with that label;
+// for others the most likely class, of those that are not favourable where the label says so.
 func factualClasses(ctx context.Context, c *classifier.Model, people *task.People) ([]int, error) {
 	z, k, err := c.Logits(ctx, people.X)
 	if err != nil {
@@ -259,8 +257,7 @@ func (p *network) perRow(l *quant.LayerInfo) bool {
 	return p.recipe.Allocate.Unit == bitWidthsPerRow && l.Conv == nil
 }
 
-// multiples is what one bit of a weight of layer i costs, and what the budget
-// grants for it, in the unit of the budget.
+// multiples is what one bit of a weight of layer i costs, and what the budget grants for it, in the unit of the budget.
 func (c *calibration) multiples(i int) (cost, grant int64) {
 	if c.net.recipe.Allocate.Cost != costBOPs {
 		return 1, 1
@@ -275,9 +272,8 @@ func (c *calibration) multiples(i int) (cost, grant int64) {
 	return n * int64(act), n * 8
 }
 
-// within gives each unit its format, so that the whole costs no more than the budget
-// less spent, in the unit of the budget; bit widths of skip are left out. It
-// returns the predicted quantization error of the margin, too.
+// within gives each unit its format, so that the whole costs no more than the budget less spent, in the unit of the
+// budget; bit widths of skip are left out. It returns the predicted quantization error of the margin, too.
 func (c *calibration) within(of widthErrors, bits float64, spent int64, skip ...int) (assignment, float64, error) {
 	units := c.units(of)
 	choices := make([][]allocate.Choice, len(units))

@@ -319,8 +319,7 @@ func (c *calibration) inFloat(i int) bool {
 		c.net.layers[i].Input == first.Input
 }
 
-// maxGridError is the root mean square margin error, in logits, from which the grid of the
-// input alone is too coarse.
+// maxGridError is the root mean square margin error, in logits, from which the grid of the input alone is too coarse.
 const maxGridError = eval.HeadlineMargin / 2
 
 // fitInput lays the value that the first dense layers read on a grid: the
@@ -452,9 +451,8 @@ func (c *calibration) planOf(layers []quant.Layer) *quant.Plan {
 	return p
 }
 
-// inputDomain returns the values that the input grid must cover whether the data show
-// them or not: those that the values of categories have, the least and the largest level of ordinal ones, and the
-// bounds of pixels.
+// inputDomain returns the values that the input grid must cover whether the data show them or not: those that the
+// values of categories have, the least and the largest level of ordinal ones, and the bounds of pixels.
 func inputDomain(t *task.Task) [][]float32 {
 	out := make([][]float32, 0, t.ModelDim())
 	for i := range t.Features {

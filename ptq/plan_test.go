@@ -47,8 +47,7 @@ func TestFromPlanOfDeclaredHead(t *testing.T) {
 	roundTrip(t, m, &declared, few(people, 60), mustRecipe("ptq"))
 }
 
-// A plan gives the bytes of the run that saved it, whatever the options of that were,
-// without data and without a task.
+// A plan gives the bytes of the run that saved it, whatever the options of that were, without data and without a task.
 func TestFromPlan(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")

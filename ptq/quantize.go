@@ -1,10 +1,8 @@
-// Package ptq quantizes ONNX classifiers so that algorithmic recourse survives:
-// what people were told to change to get a favourable decision still works after
-// the model has been quantized.
+// Package ptq quantizes ONNX classifiers so that algorithmic recourse survives: what people were told to change to get
+// a favourable decision still works after the model has been quantized.
 //
-// Input: a model, a task, the rows to calibrate on. Output: a quantized model, written
-// and verified in ONNX Runtime, with the plan it was made from. Invariant:
-// the same inputs and recipe give the same bytes, for any number of workers.
+// Input: a model, a task, the rows to calibrate on. Output: a quantized model, written and verified in ONNX Runtime,
+// with the plan it was made from. Invariant: the same inputs and recipe give the same bytes, for any number of workers.
 //
 // [Quantize] does everything for one budget; [Smallest] searches for a budget, [Sweep] measures methods and budgets,
 // [FromPlan] writes a saved plan, [OpenFleet] draws variants of a model, and [Sensitivity] measures how much each
@@ -34,9 +32,8 @@ import (
 	"cfq/task"
 )
 
-// Quantize quantizes the model for the task, calibrated on the people's rows.
-// Result.Verified says whether the written model does what it should; look at it
-// before shipping. An *InputError says that the recipe, the model or the task
+// Quantize quantizes the model for the task, calibrated on the people's rows. Result.Verified says whether the written
+// model does what it should; look at it before shipping. An *InputError says that the recipe, the model or the task
 // cannot be used as they are.
 func Quantize(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run) (
 	*Result, error,
@@ -180,8 +177,8 @@ type AsTheyAre struct {
 	Spread eval.Float `json:"margin_spread"`
 }
 
-// A model has collapsed whose margins have less than minKept of their spread, or that decides less than minKept alike of
-// those whom the original refuses, or approves. Fewer than minDecided may all be near the decision.
+// A model has collapsed whose margins have less than minKept of their spread, or that decides less than minKept alike
+// of those whom the original refuses, or approves. Fewer than minDecided may all be near the decision.
 const minKept, minDecided = 0.5, 20
 
 // Collapsed reports whether the written model fails to tell people apart.

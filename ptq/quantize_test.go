@@ -16,9 +16,8 @@ import (
 	"cfq/task"
 )
 
-// Every method and allocator writes a model that ONNX Runtime runs on integer
-// kernels within its budget, decides like the original, and is the same for any
-// number of workers. Each method and each allocator meets each kind of scales.
+// Every method and allocator writes a model that ONNX Runtime runs on integer kernels within its budget, decides like
+// the original, and is the same for any number of workers. Each method and each allocator meets each kind of scales.
 func TestQuantize(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
@@ -260,8 +259,7 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// A budget of bytes holds for all that is stored for the weights, and is used up but for
-// less than a row.
+// A budget of bytes holds for all that is stored for the weights, and is used up but for less than a row.
 func TestBudgetOfBytes(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")

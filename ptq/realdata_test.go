@@ -45,8 +45,7 @@ func realPeople(t testing.TB, dir, name string) (*task.Task, *task.People) {
 	return tk, people
 }
 
-// From the CSV to the logits of ONNX Runtime: every exported model gives the
-// outputs that its exporter recorded.
+// From the CSV to the logits of ONNX Runtime: every exported model gives the outputs that its exporter recorded.
 func TestExpectedOutputs(t *testing.T) {
 	t.Parallel()
 	dir := realdata.Dir(t)

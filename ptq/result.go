@@ -89,8 +89,7 @@ type FileSize struct {
 type Layer struct {
 	Node   string `json:"node"`
 	Params int    `json:"params"`
-	// Bits is the mean bit width of the weights; Rows says how many rows have which bit width where
-	// they differ.
+	// Bits is the mean bit width of the weights; Rows says how many rows have which bit width where they differ.
 	Bits     float64     `json:"bits"`
 	Rows     map[int]int `json:"rows_of_bit_width,omitempty"`
 	Channels int         `json:"scales"`
@@ -262,8 +261,7 @@ func (m *canonicalModel) planned(plan *quant.Plan) (layers []Layer, bits float64
 	return layers, bits / float64(weights)
 }
 
-// probes is what a written model is verified on: rows spread over x, as
-// many as a model with a fixed batch size takes.
+// probes is what a written model is verified on: rows spread over x, as many as a model with a fixed batch size takes.
 func (m *canonicalModel) probes(ctx context.Context, x []float32) ([]*graph.Tensor, error) {
 	rows := verifyRows
 	if n := m.full.Fixed(); n > 0 {
@@ -303,10 +301,9 @@ func WritePlan(w io.Writer, r *Result) error {
 	return err
 }
 
-// FromPlan quantizes m as a plan file says: it replaces the stages between the opened model and the written
-// file. The written model is verified on people
-// or, where that is nil, on points that are drawn from the plan's input grid. An *InputError says that the plan is not
-// for this model.
+// FromPlan quantizes m as a plan file says: it replaces the stages between the opened model and the written file. The
+// written model is verified on people or, where that is nil, on points that are drawn from the plan's input grid. An
+// *InputError says that the plan is not for this model.
 func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *task.People, run Run) (_ *Result,
 	err error,
 ) {
@@ -369,9 +366,8 @@ func (m *canonicalModel) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
 
 func (m *canonicalModel) dataInput() string { return m.canonical.Graph.DataInputs()[0].Name }
 
-// drawProbes draws rows to verify a model on when there are no data: on the plan's input
-// grid, each value at one end of its column's range, at the other or between, and
-// from a normal distribution where the grid is not the model's input.
+// drawProbes draws rows to verify a model on when there are no data: on the plan's input grid, each value at one end of
+// its column's range, at the other or between, and from a normal distribution where the grid is not the model's input.
 func drawProbes(in *quant.Input, data string, dim int) *task.People {
 	rng := rand.New(rand.NewPCG(1, 0x91a7))
 	p := &task.People{Dim: dim, N: verifyRows, X: make([]float32, verifyRows*dim)}

@@ -131,9 +131,8 @@ func (f *Fleet) Close() error {
 	return errors.Join(errs...)
 }
 
-// Robustness says how the recourse of three solvers fares under deployments that
-// differ a little: solved on the original, on the quantized version, and on all
-// of them at once together with the deployments seen.
+// Robustness says how the recourse of three solvers fares under deployments that differ a little: solved on the
+// original, on the quantized version, and on all of them at once together with the deployments seen.
 type Robustness struct {
 	Refused int `json:"refused"` // people that the original refuses
 	People  int `json:"people"`  // of these, evaluated
@@ -145,9 +144,8 @@ type Robustness struct {
 	Rows  []RobustRow `json:"rows"`
 }
 
-// RobustRow is one solver. Shares are of all people
-// evaluated; a person without an action counts as refused where the model refuses
-// them as they are.
+// RobustRow is one solver. Shares are of all people evaluated; a person without an action counts as refused where the
+// model refuses them as they are.
 type RobustRow struct {
 	Margin float64 `json:"margin"`
 	Solver string  `json:"solver"` // what it was solved on: "original", "quantized" or "all seen"

@@ -50,9 +50,8 @@ type LayerProfile struct {
 
 // Importance is how much a layer matters at one kind of rows.
 type Importance struct {
-	// Gradient is the mean over the rows of the l1 norm of the gradient of the row's
-	// cross-entropy by the layer's weights; at recourse points eq. cfptq_sensitivity,
-	// whose mean goes over x + delta of everybody. nil when a warning says why.
+	// Gradient is the mean over the rows of the l1 norm of the gradient of the row's cross-entropy by the layer's weights;
+	// at recourse points eq. cfptq_sensitivity, whose mean goes over x + delta of everybody. nil when a warning says why.
 	Gradient *Score `json:"gradient,omitempty"`
 	// Trace is that of the Hessian of the mean cross-entropy by the layer's weights (HAWQ-V2).
 	Trace *Score `json:"trace,omitempty"`

@@ -88,10 +88,9 @@ type SweepResult struct {
 	Points  []SweepPoint `json:"points"`
 }
 
-// Sweep quantizes the model by several methods at several budgets, calibrated on people, and
-// compares each with the original on test. Budgets that a method does not fit are points that say so; it is an
-// error when there are no others. The invariant: a point is what Quantize and
-// eval.Compare give for the same options, for any number of workers and
+// Sweep quantizes the model by several methods at several budgets, calibrated on people, and compares each with the
+// original on test. Budgets that a method does not fit are points that say so; it is an error when there are no others.
+// The invariant: a point is what Quantize and eval.Compare give for the same options, for any number of workers and
 // whatever was Done before.
 func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *task.People,
 	o SweepOptions,

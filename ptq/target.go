@@ -76,8 +76,7 @@ type TargetResult struct {
 	Result     *Result      `json:"result"`
 }
 
-// TooFew is the error that too few people are held out to verify the target, even if
-// not a single promise breaks.
+// TooFew is the error that too few people are held out to verify the target, even if not a single promise breaks.
 type TooFew struct {
 	What       string // what there is too little of
 	Have, Need int
@@ -103,11 +102,10 @@ func (t Target) share(num, den int) Share {
 
 func (m *Measured) bound() float64 { return float64(max(m.VD.Upper, m.RVD.Upper)) }
 
-// Smallest searches for the smallest quantized model that keeps the target, calibrated on one part of the
-// people and judged by the rest. With probability Target.Confidence or more it does
-// not return a model as one that holds whose true VD (or RVD) is above the target.
-// The recipe's Target says what is searched for, and its budget is replaced. A *TooFew says that there are not enough
-// people to verify the target.
+// Smallest searches for the smallest quantized model that keeps the target, calibrated on one part of the people and
+// judged by the rest. With probability Target.Confidence or more it does not return a model as one that holds whose
+// true VD (or RVD) is above the target. The recipe's Target says what is searched for, and its budget is replaced. A
+// *TooFew says that there are not enough people to verify the target.
 func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run,
 ) (_ *TargetResult, err error) {
 	switch err := r.Check(); {

@@ -135,8 +135,7 @@ func heldOf(x float64) []int {
 	return held
 }
 
-// What Smallest says is what Quantize makes of the calibration part and what
-// eval.Compare finds on the people held out.
+// What Smallest says is what Quantize makes of the calibration part and what eval.Compare finds on the people held out.
 func TestSmallest(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")

@@ -57,8 +57,7 @@ func (o *ObjectiveDoc) needsPairs() bool { return o.Quantized && o.Recourse && !
 // unrolled reports whether a step looks at the recourse of the network as trained so far.
 func (o *ObjectiveDoc) unrolled() bool { return o.Name == Match }
 
-// objectiveTable has a row for each objective: name, what the paper calls it, what it needs, weights and
-// documentation.
+// objectiveTable has a row for each objective: name, what the paper calls it, what it needs, weights and documentation.
 //
 //go:embed objectives.txt
 var objectiveTable string

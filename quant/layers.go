@@ -11,9 +11,8 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// LayerInfo describes one layer of a canonical model. That of a dense one is
-// Output = Input W^T + B; a convolution does the same at each of its positions
-// with the numbers under its kernel.
+// LayerInfo describes one layer of a canonical model. That of a dense one is Output = Input W^T + B; a convolution does
+// the same at each of its positions with the numbers under its kernel.
 type LayerInfo struct {
 	Node          string    // name of the node, unique among the layers; its output's when it has none
 	Weight, Bias  string    // their initializers; Bias is "" when there is none

@@ -11,9 +11,8 @@ import (
 //
 //	price need + min over assignments of (cost - price coef),
 //
-// whose inner minimum is exact, steps, switches and limit included. It is the linear relaxation over mixtures of
-// whole assignments, so never below the relaxation of single features. It returns false when no assignment reaches
-// the need.
+// whose inner minimum is exact, steps, switches and limit included. It is the linear relaxation over mixtures of whole
+// assignments, so never below the relaxation of single features. It returns false when no assignment reaches the need.
 func (p *problem) bound(n *node) bool {
 	var rows []int
 	for r, need := range n.need {

@@ -125,9 +125,8 @@ type Action struct {
 	Margin float64   // the model's margin at Point
 }
 
-// Point sets dst to the person after the action: x + delta in float32, the very
-// numbers that models are given everywhere in this project. One-hot and binary
-// inputs come out exactly 0 or 1, because for those the sum is exact.
+// Point sets dst to the person after the action: x + delta in float32, the very numbers that models are given
+// everywhere in this project. One-hot and binary inputs come out exactly 0 or 1, because for those the sum is exact.
 // The slices have equal length; several rows at once are fine.
 func Point(dst, x, delta []float32) {
 	x = x[:len(dst)]

@@ -283,10 +283,9 @@ func (s *pieceSearch) pullNumbersBack(candidates []*candidate, most int) error {
 	return nil
 }
 
-// shiftCost exchanges numeric changes: less of the one that gains least margin for its
-// cost, as much more of the one that gains most as keeps the margin. With a piecewise linear
-// model and the l1 norm a local minimum has at most one numeric change inside its range, so whole transfers
-// are tried first.
+// shiftCost exchanges numeric changes: less of the one that gains least margin for its cost, as much more of the one
+// that gains most as keeps the margin. With a piecewise linear model and the l1 norm a local minimum has at most one
+// numeric change inside its range, so whole transfers are tried first.
 func (s *pieceSearch) shiftCost(candidates []*candidate) error {
 	const rounds = 4
 	return s.exchange(candidates, rounds, leastGain, func(c *candidate, tries []*candidate) []*candidate {

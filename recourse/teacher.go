@@ -46,9 +46,8 @@ type Trace struct {
 	Actions, Sizes [][]float32
 }
 
-// Teacher returns the teacher action of every person, rows x Dim: K projected gradient
-// steps on the target cross-entropy. Every row is feasible; it need not be valid.
-// A model is called K times per piece of 2048 people.
+// Teacher returns the teacher action of every person, rows x Dim: K projected gradient steps on the target
+// cross-entropy. Every row is feasible; it need not be valid. A model is called K times per piece of 2048 people.
 //
 // The actions are numbers, not functions of a model's weights: training treats them as data, which is
 // what the paper's stopgrad asks for. No gradient passes through the steps.

@@ -50,9 +50,8 @@ func written(c *classifier.Model, m *graph.Model, plan *quant.Plan) (*classifier
 	return c.With(q), nil
 }
 
-// The estimate against the measurement, in which the written model is run: equal to
-// rounding where all behind the layer is linear, nearly equal at eight bits, and of the
-// same order of widths.
+// The estimate against the measurement, in which the written model is run: equal to rounding where all behind the layer
+// is linear, nearly equal at eight bits, and of the same order of widths.
 func TestFirstOrderIsNearlyMeasured(t *testing.T) {
 	t.Parallel()
 	m := deep(7)

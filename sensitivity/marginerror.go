@@ -13,10 +13,9 @@ import (
 	"cfq/quant"
 )
 
-// Measured measures the margin error of each bit width: open makes the classifier
-// in which one layer alone is quantized in one of the formats, the rows of x are
-// run through it, and the margin error is the mean squared difference of the target
-// margin from c's. The result is layers x formats.
+// Measured measures the margin error of each bit width: open makes the classifier in which one layer alone is quantized
+// in one of the formats, the rows of x are run through it, and the margin error is the mean squared difference of the
+// target margin from c's. The result is layers x formats.
 func Measured(ctx context.Context, c *classifier.Model, x []float32, layers, formats int,
 	open func(layer, format int) (*classifier.Model, error),
 ) ([][]float64, error) {
@@ -53,8 +52,7 @@ func MarginError(got, want []float32) float64 {
 	return sum / float64(max(1, len(got)))
 }
 
-// Change is what a format makes of a layer, in float: the layer's output becomes
-// B + W h' where it was B + W h.
+// Change is what a format makes of a layer, in float: the layer's output becomes B + W h' where it was B + W h.
 type Change struct {
 	W []float32 // Out x In
 	B []float32 // Out
@@ -99,8 +97,7 @@ const maxExact = 1 << 39
 // MaxFirstOrderRows is how many rows are enough for FirstOrder, which is for networks with which more would take long.
 const MaxFirstOrderRows = 512
 
-// openings is what making and opening one more model costs in addition to running it: as much as
-// some hundred rows.
+// openings is what making and opening one more model costs in addition to running it: as much as some hundred rows.
 const openings = 256
 
 // Exact is the rule by which the margin error is measured or estimated: it reports whether each of
@@ -125,13 +122,11 @@ func Multiplications(layers []quant.LayerInfo) int {
 //
 //	(sum_o g_o (output' - output)_o)^2,
 //
-// where g is the margin's gradient by the layer's output and output' what a change
-// makes of it. What a layer's own weights, bias and quantized input do to its output is
-// exact; only what that does to the margin is to first order, so layers behind which all
-// is linear have their exact margin error. One run of the model with gradients serves all
-// layers and formats. layers are those of the graph that c
-// runs, never folded; only changesOf speaks of folded ones. The result is
-// layers x formats.
+// where g is the margin's gradient by the layer's output and output' what a change makes of it. What a layer's own
+// weights, bias and quantized input do to its output is exact; only what that does to the margin is to first order, so
+// layers behind which all is linear have their exact margin error. One run of the model with gradients serves all
+// layers and formats. layers are those of the graph that c runs, never folded; only changesOf speaks of folded ones.
+// The result is layers x formats.
 func FirstOrder(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32,
 	changesOf func(layer int) ([]Change, error), progress func(done, total int),
 ) ([][]float64, error) {

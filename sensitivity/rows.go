@@ -25,9 +25,8 @@ const (
 //	(g_o (f(z_o + e_o) - f(z_o)))^2,  e_o = (W' - W)_o h + (B' - B)_o,
 //
 // where z is the layer's output, f the Relu or Clip behind it (quant.Behind), g the margin's gradient by f(z), h what
-// the layer's kernel reads, and W' and B' are those of a change. What several positions of a row add to
-// the margin is summed before it is squared. A unit that a coarse row makes fire where it should not thus has an
-// error.
+// the layer's kernel reads, and W' and B' are those of a change. What several positions of a row add to the margin is
+// summed before it is squared. A unit that a coarse row makes fire where it should not thus has an error.
 //
 // A unit that fires nowhere on the rows may fire elsewhere. So unseenRows / n of the mean of (g_o^2 + unseenShare
 // mean g^2) e_o^2 is added: what the row does to its own output, as if f let it pass. An error of zero

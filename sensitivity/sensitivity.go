@@ -1,10 +1,8 @@
-// Package sensitivity measures how much each layer matters: to the decisions on
-// factual rows, to recourse, by curvature, and by the error of the margin that
-// quantizing it makes, measured or to first order.
+// Package sensitivity measures how much each layer matters: to the decisions on factual rows, to recourse, by
+// curvature, and by the error of the margin that quantizing it makes, measured or to first order.
 //
-// In: the classifier of the canonical graph, its layers, a calibration set. Out:
-// one number per layer, or per layer and width. The invariant: scores are means
-// over rows of per-row quantities, so they depend neither on batch nor workers
+// In: the classifier of the canonical graph, its layers, a calibration set. Out: one number per layer, or per layer and
+// width. The invariant: scores are means over rows of per-row quantities, so they depend neither on batch nor workers
 // beyond rounding.
 //
 // References: Training-free counterfactual sensitivity (eq. cfptq_sensitivity); the
@@ -22,9 +20,8 @@ import (
 	"cfq/quant"
 )
 
-// Gradient returns, per layer, the mean over the rows of x of the l1 norm of the
-// gradient of the row's cross-entropy by the layer's weights. classes holds each
-// row's class (the label for factual sensitivity); nil means the target class,
+// Gradient returns, per layer, the mean over the rows of x of the l1 norm of the gradient of the row's cross-entropy by
+// the layer's weights. classes holds each row's class (the label for factual sensitivity); nil means the target class,
 // which over x + delta of all calibration rows is the paper's s_l^cf.
 //
 // A dense layer's per-row weight gradient is the outer product of the gradient

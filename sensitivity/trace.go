@@ -29,12 +29,11 @@ type TraceOptions struct {
 	Progress func(done, total int)
 }
 
-// Trace estimates, for each layer, the trace of the Hessian by the layer's weights of
-// the mean cross-entropy over the rows of x; classes as in Gradient. It is Hutchinson's
-// estimate: the mean of v' H v over random vectors v of -1 and 1, drawn for each layer
-// and probe by the seed, so that neither other layers nor more probes change them. H v
-// is the gradient of <gradient, v>; no Hessian is ever formed. The trace divided by the
-// number of weights, the mean of H's eigenvalues, is the sensitivity of HAWQ-V2.
+// Trace estimates, for each layer, the trace of the Hessian by the layer's weights of the mean cross-entropy over the
+// rows of x; classes as in Gradient. It is Hutchinson's estimate: the mean of v' H v over random vectors v of -1 and 1,
+// drawn for each layer and probe by the seed, so that neither other layers nor more probes change them. H v is the
+// gradient of <gradient, v>; no Hessian is ever formed. The trace divided by the number of weights, the mean of H's
+// eigenvalues, is the sensitivity of HAWQ-V2.
 //
 // A trace may be negative: the cross-entropy is not convex in the weights of layers
 // that are followed by others. Between the kinks of a piecewise linear network it is.

@@ -37,9 +37,8 @@ func hessian(t *testing.T, m *graph.Model, l quant.LayerInfo, x []float32, class
 	return h
 }
 
-// The estimate against the trace by second differences of the loss, which knows of no
-// Hessian; its standard error against the variance that v' H v has for random signs v,
-// 2 x the sum of the squares beside the diagonal.
+// The estimate against the trace by second differences of the loss, which knows of no Hessian; its standard error
+// against the variance that v' H v has for random signs v, 2 x the sum of the squares beside the diagonal.
 func TestTraceIsTheTrace(t *testing.T) {
 	t.Parallel()
 	m := network()
@@ -92,9 +91,8 @@ func line(w []float32, outputs int64, head ...*graph.Node) *graph.Model {
 		append([]*graph.Node{gemm("x", "z", "w")}, head...)...)
 }
 
-// A linear model has its trace in closed form: with one logit and p its probability,
-// the mean of p(1-p) |x|^2; with one logit for each class, of sum_k p_k(1-p_k) |x|^2.
-// Classes make no difference.
+// A linear model has its trace in closed form: with one logit and p its probability, the mean of p(1-p) |x|^2; with one
+// logit for each class, of sum_k p_k(1-p_k) |x|^2. Classes make no difference.
 func TestTraceOfALinearModel(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(4, 5))

@@ -18,22 +18,19 @@ const (
 	// scarceWeight times the weights of a row over the points that it counts at is what its own error counts in addition:
 	// a few points say nothing about many codes.
 	scarceWeight = 10
-	// maxCodes: in layers with more weights than this only scales and biases are moved;
-	// a pass would take minutes.
+	// maxCodes: in layers with more weights than this only scales and biases are moved; a pass would take minutes.
 	maxCodes = 1 << 18
 )
 
-// descend moves the numbers of layer l one after the other, each to where the
-// objective is least while all others stay: biases and scales by what a quadratic
-// asks for, codes up or down by one where that is nearer to it.
+// descend moves the numbers of layer l one after the other, each to where the objective is least while all others stay:
+// biases and scales by what a quadratic asks for, codes up or down by one where that is nearer to it.
 //
 // With e_o the error of output o at a point and g_o the margin's gradient by it, the
 // margin error moves by g_o times the change of e_o. The objective is, over points u,
 //
 //	sum_u w(u) r(u)^2 + local x sum_o p_o sum_u e_o(u)^2,   p_o = mean_u w(u) g_o(u)^2 times what second says,
 //
-// r being the margin error. All rows of all layers share r, so each makes up for what
-// those before it left.
+// r being the margin error. All rows of all layers share r, so each makes up for what those before it left.
 func descend(s *refinement, l int) {
 	layer := &s.layers[l]
 	vector := func() []float32 { return make([]float32, s.n) }
@@ -81,8 +78,7 @@ type descent struct {
 	ones     []float32
 }
 
-// curvatures returns the objective's second derivative by every weight, Out x In:
-// sum_u p(u) h_i(u)^2.
+// curvatures returns the objective's second derivative by every weight, Out x In: sum_u p(u) h_i(u)^2.
 func (d *descent) curvatures(g []float32) []float32 {
 	in, out, n := d.layer.Info.In, d.layer.Info.Out, d.n
 	square := make([]float32, in*n)
@@ -229,8 +225,7 @@ func (d *descent) codes(o int, f quant.Format, curvature []float32) {
 	}
 }
 
-// scale moves the scale of row o, to a number that is stored in two bytes where the
-// old one was.
+// scale moves the scale of row o, to a number that is stored in two bytes where the old one was.
 func (d *descent) scale(o int) {
 	in, scale := d.layer.Info.In, d.scaleOf(o)
 	clear(d.col)

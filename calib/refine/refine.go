@@ -1,12 +1,10 @@
-// Package refine improves a quantized model as a whole: codes, weight scales and
-// biases are moved so that margins, above all those at recourse points, become
-// those of the full-precision model.
+// Package refine improves a quantized model as a whole: codes, weight scales and biases are moved so that margins,
+// above all those at recourse points, become those of the full-precision model.
 //
-// In: plans of layers, points, the margins wanted there, and a way to open the
-// model of a plan. Out: plans of the same widths. The invariant: nothing is
-// trained and no labels are used; what counts is the margin error of the model as
-// it would be written, run by ONNX Runtime, on points that no step has looked at,
-// and plans that are worse there are not returned.
+// In: plans of layers, points, the margins wanted there, and a way to open the model of a plan. Out: plans of the same
+// widths. The invariant: nothing is trained and no labels are used; what counts is the margin error of the model as it
+// would be written, run by ONNX Runtime, on points that no step has looked at, and plans that are worse there are not
+// returned.
 //
 // References: output-logit reconstruction, one of the ways in which the paper lets
 // its calibration objective (eq. cfptq_calibration) be instantiated.
@@ -110,10 +108,9 @@ const (
 // Opener opens the model in which the layers are as the plans say.
 type Opener func(plans []quant.Layer) (*classifier.Model, error)
 
-// Run refines the layers and returns their plans. Each round runs the model, linearises the margin in
-// all layers' outputs, and moves one number after the other to where the squared
-// margin error on the points is smallest (see descend); then the model is run again.
-// A round that makes things worse is taken back, and those after it are shorter.
+// Run refines the layers and returns their plans. Each round runs the model, linearises the margin in all layers'
+// outputs, and moves one number after the other to where the squared margin error on the points is smallest (see
+// descend); then the model is run again. A round that makes things worse is taken back, and those after it are shorter.
 // The result does not depend on anything but the arguments.
 func Run(ctx context.Context, layers []Layer, p Points, open Opener, o Options) ([]quant.Layer, Outcome, error) {
 	var out Outcome

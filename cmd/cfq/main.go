@@ -1,9 +1,8 @@
 // Command cfq quantizes ONNX classifiers so that the recourse they promise still
 // holds, and measures how much of it does.
 //
-// In: flags, an exported model, a data file, a task file. Out: results on
-// stdout, messages on stderr, files that are whole or not there, and an exit code
-// (see package cli). The invariant: nothing is decided here; each subcommand is
+// In: flags, an exported model, a data file, a task file. Out: results on stdout, messages on stderr, files that are
+// whole or not there, and an exit code (see package cli). The invariant: nothing is decided here; each subcommand is
 // one file that reads files, calls the packages and shows what they return.
 package main
 

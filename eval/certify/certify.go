@@ -11,9 +11,8 @@
 // symbols. Where an activation is not linear in the box, and where a quantizer rounds, a symbol or an error is added.
 // Both models share the symbols. Where both have the same activation, the quantized one is relaxed jointly with the
 // full one: its output is the other's output plus a bounded slope times the difference of their inputs, so that what
-// they share cancels. That is the idea of ReluDiff (Paulsen et al., ICSE 2020), on zonotopes.
-// The quantized margin by itself is also bounded by backward substitution (CROWN, DeepPoly) with the bounds of all
-// numbers from the zonotopes.
+// they share cancels. That is the idea of ReluDiff (Paulsen et al., ICSE 2020), on zonotopes. The quantized margin by
+// itself is also bounded by backward substitution (CROWN, DeepPoly) with the bounds of all numbers from the zonotopes.
 //
 // A box that these bounds do not certify is divided (branch and bound; Bunel et al., JMLR 2020). If the first operators
 // of the quantized model round its inputs to codes, the model depends on the codes only: a part of a box with few codes
@@ -30,10 +29,9 @@
 //     2^-18 of their argument where they are not bounded;
 //   - the bounds' own double arithmetic: 2^-38 of the magnitudes.
 //
-// Weights are those that ONNX Runtime itself computes from the file, and its kernels are looked up in its
-// optimized graph. Where that graph rounds what the file does not round, or merges two quantizers, nothing is
-// proved; the rounding of a bias is allowed for. Every proof is compared with a run of both models at the
-// middle of its box.
+// Weights are those that ONNX Runtime itself computes from the file, and its kernels are looked up in its optimized
+// graph. Where that graph rounds what the file does not round, or merges two quantizers, nothing is proved; the
+// rounding of a bias is allowed for. Every proof is compared with a run of both models at the middle of its box.
 //
 // The package also measures logit perturbations.
 //

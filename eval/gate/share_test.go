@@ -100,8 +100,7 @@ func atMostOf(k, n int, p float64) float64 {
 }
 
 // The verdict on every count of every small n is what the definition of the exact bounds says: the upper one is within
-// the limit when so few are
-// improbable at the limit, the lower one beyond it when so many are.
+// the limit when so few are improbable at the limit, the lower one beyond it when so many are.
 func TestSmallNumbers(t *testing.T) {
 	t.Parallel()
 	const slack = 1e-9

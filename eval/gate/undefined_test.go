@@ -146,8 +146,7 @@ func TestGateWithoutChecks(t *testing.T) {
 }
 
 // What an evaluation leaves out is what Needs says: the metrics that are undefined when only f's promises are looked at
-// are those that need both
-// models' recourse, and so on for the other parts.
+// are those that need both models' recourse, and so on for the other parts.
 func TestParts(t *testing.T) {
 	made := func(other float64) eval.Promise {
 		return eval.Promise{Status: recourse.Found, Cost: 1, Own: 0.2, Other: eval.Float(other), Point: []float32{0}}

@@ -28,9 +28,8 @@ type CompareLayout struct {
 	*Comparison
 }
 
-// JSON writes d as one indented JSON object with a trailing newline. Keys are stable
-// (see Schema), numbers that do not exist are null. Two evaluations of the same files and options differ in timing
-// alone.
+// JSON writes d as one indented JSON object with a trailing newline. Keys are stable (see Schema), numbers that do not
+// exist are null. Two evaluations of the same files and options differ in timing alone.
 func JSON(w io.Writer, d *Document) error { return writeJSON(w, Layout{Schema, d}) }
 
 func compareJSON(w io.Writer, c *Comparison) error {

@@ -1,10 +1,9 @@
 // Package report shows an evaluation, or a comparison of several, to people and programs: one
 // document, many views. Views lists them.
 //
-// In: a Document, which holds an eval.Result and where it came from, or a Comparison. Out: bytes
-// on a writer, which depend on the document alone. The invariant: every view
-// tells the same numbers, a rate never goes without its counts, and a number
-// that does not exist is shown as missing ("-", null), not as a zero.
+// In: a Document, which holds an eval.Result and where it came from, or a Comparison. Out: bytes on a writer, which
+// depend on the document alone. The invariant: every view tells the same numbers, a rate never goes without its counts,
+// and a number that does not exist is shown as missing ("-", null), not as a zero.
 package report
 
 import (

@@ -39,8 +39,7 @@ const (
 	maxImports = 44 // imports between them
 )
 
-// tools is a module of its own that may import everything; it holds generators and
-// the tests that need heavy modules.
+// tools is a module of its own that may import everything; it holds generators and the tests that need heavy modules.
 const tools = "internal/tools"
 
 // boundaries says which packages may import a module from which the rest of the project stays independent.

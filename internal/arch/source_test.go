@@ -36,8 +36,7 @@ func ownPackage(imp string) (string, bool) {
 	return strings.CutPrefix(imp, module+"/")
 }
 
-// walk calls visit for every file of the project: not for what git, builds or
-// editors put there.
+// walk calls visit for every file of the project: not for what git, builds or editors put there.
 func walk(t *testing.T, visit func(name string)) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {

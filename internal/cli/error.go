@@ -1,9 +1,8 @@
 // Package cli is the command's manners: exit codes, messages, suggestions,
 // environment, progress bars and files that are never half written.
 //
-// In: flags, errors, a stderr. Out: lines that begin with "cfq: error:",
-// "cfq: hint:" or "cfq: warning:", and an exit code. The invariant: stdout is
-// not touched here; it belongs to the result.
+// In: flags, errors, a stderr. Out: lines that begin with "cfq: error:", "cfq: hint:" or "cfq: warning:", and an exit
+// code. The invariant: stdout is not touched here; it belongs to the result.
 package cli
 
 import (

@@ -57,9 +57,8 @@ func sibling(path string) string {
 	return ""
 }
 
-// Output reports why path must not be written: it is the standard output or no regular
-// file (a device, a pipe, a link to nothing), it exists and overwrite is not set, or its
-// directory is missing. Checked before work begins.
+// Output reports why path must not be written: it is the standard output or no regular file (a device, a pipe, a link
+// to nothing), it exists and overwrite is not set, or its directory is missing. Checked before work begins.
 func Output(path string, overwrite bool) error {
 	if path == standard {
 		return notStandard("output")

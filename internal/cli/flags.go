@@ -24,9 +24,8 @@ func Suggest(word string, candidates []string) string {
 	return message.Nearest(word, candidates)
 }
 
-// Parse parses args into fs, allowing flags behind arguments, and then gives the
-// flags that were not set the values of their environment variables. Errors are
-// of usage, with a suggestion where a flag is misspelt; pflag.ErrHelp is
+// Parse parses args into fs, allowing flags behind arguments, and then gives the flags that were not set the values of
+// their environment variables. Errors are of usage, with a suggestion where a flag is misspelt; pflag.ErrHelp is
 // returned as it is.
 func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool)) error {
 	err := fs.Parse(args)
@@ -165,9 +164,8 @@ func hasWord(text, word string) bool {
 	return regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(word) + `([^\w-]|$)`).MatchString(text)
 }
 
-// environment sets flags that were not given from the environment. Where the
-// library is found is left to package onnxio/ort, which reports the variable as the
-// source; files and consents must be said each time.
+// environment sets flags that were not given from the environment. Where the library is found is left to package
+// onnxio/ort, which reports the variable as the source; files and consents must be said each time.
 func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	except := []string{"ort-lib", "help", "help-all", "output", "overwrite", "one-sided", "again"}
 	var errs []error

@@ -1,7 +1,6 @@
-// Package message puts what people wrote into messages: shortened, quoted, listed,
-// and with the word that they probably meant; and it lays text out for a terminal, in
-// paragraphs and grids. What goes in may be anything, a whole file included; what comes
-// out fits a line of a terminal.
+// Package message puts what people wrote into messages: shortened, quoted, listed, and with the word that they probably
+// meant; and it lays text out for a terminal, in paragraphs and grids. What goes in may be anything, a whole file
+// included; what comes out fits a line of a terminal.
 package message
 
 import (
@@ -43,8 +42,7 @@ func ClipTo(s string, limit int) string {
 // Quote is %q of what a message can repeat of s.
 func Quote(s string) string { return strconv.Quote(Clip(s)) }
 
-// Legible is s without quotes, unless it is empty or has characters that would
-// confuse a terminal or a list of words.
+// Legible is s without quotes, unless it is empty or has characters that would confuse a terminal or a list of words.
 func Legible(s string) string {
 	s = Clip(s)
 	odd := func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune(",\"\\\uFFFD", r) }
@@ -73,12 +71,10 @@ func Or(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// longest bounds the words that are compared: the time grows with the square of
-// their length.
+// longest bounds the words that are compared: the time grows with the square of their length.
 const longest = 200
 
-// Nearest returns the candidate most like s, or "" when none is close enough to
-// be a slip of the pen.
+// Nearest returns the candidate most like s, or "" when none is close enough to be a slip of the pen.
 func Nearest(s string, candidates []string) string {
 	if len(s) > longest {
 		return ""
@@ -97,8 +93,7 @@ func Nearest(s string, candidates []string) string {
 	return best
 }
 
-// DidYouMean is the clause to put behind a message about the unknown word s: the
-// likely word, or those that there are.
+// DidYouMean is the clause to put behind a message about the unknown word s: the likely word, or those that there are.
 func DidYouMean(s string, candidates []string) string {
 	if n := Nearest(s, candidates); n != "" {
 		return fmt.Sprintf("; did you mean %s?", Quote(n))

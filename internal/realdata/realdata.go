@@ -1,10 +1,9 @@
 // Package realdata finds the optional real data sets and exported models that some
 // tests measure. They are no part of the repository.
 //
-// In: a path below their folder. Out: the path on this machine. The invariant: a
-// test whose data are not there is skipped and says so, never failed. The folder is
-// the one that CFQ_SHARED names, or shared/ next to the repository; it holds data/
-// and models/.
+// In: a path below their folder. Out: the path on this machine. The invariant: a test whose data are not there is
+// skipped and says so, never failed. The folder is the one that CFQ_SHARED names, or shared/ next to the repository; it
+// holds data/ and models/.
 package realdata
 
 import (

@@ -38,10 +38,8 @@ func searchLast(n int, ok func(k int) bool) int {
 	return sort.Search(n, func(i int) bool { return !ok(i + 1) })
 }
 
-// Wilson returns the score interval of a proportion: k successes of n trials
-// at a two-sided confidence such as 0.95. It is the interval to show: it is
-// never empty, never leaves [0, 1] and covers well for small n. n = 0 gives
-// [0, 1].
+// Wilson returns the score interval of a proportion: k successes of n trials at a two-sided confidence such as 0.95. It
+// is the interval to show: it is never empty, never leaves [0, 1] and covers well for small n. n = 0 gives [0, 1].
 //
 // References: Wilson (1927); Brown, Cai and DasGupta (2001).
 func Wilson(k, n int, confidence float64) (lo, hi float64) {

@@ -164,9 +164,8 @@ func TestMcNemarAsPublished(t *testing.T) {
 		b, c      int
 		want, tol float64
 	}{
-		// Agresti (2013), table 11.1: of 1600 people 150 turned from approval of the prime minister and 86 turned
-		// to it. He gives z = -4.17, and p of the normal approximation is 3.1e-5; of the exact test it is the
-		// binomial sum below.
+		// Agresti (2013), table 11.1: of 1600 people 150 turned from approval of the prime minister and 86 turned to it. He
+		// gives z = -4.17, and p of the normal approximation is 3.1e-5; of the exact test it is the binomial sum below.
 		{"approval of the prime minister", 150, 86, twoSidedCoins(150, 86), 1e-15},
 		{"the same, roughly", 150, 86, 3.7e-5, 5e-7},
 		{"by hand, 2*(1+10)/2^10", 1, 9, 22.0 / 1024, 1e-15},

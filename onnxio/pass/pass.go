@@ -1,8 +1,7 @@
 // Package pass brings models into the form that the method works on, one rewrite a file.
 //
-// In: a model of any operator set. Out: the same function without functions and fused operators, in float32,
-// at a newer operator set, and with every dense layer in one form. The invariant: what a model computes does not
-// change.
+// In: a model of any operator set. Out: the same function without functions and fused operators, in float32, at a newer
+// operator set, and with every dense layer in one form. The invariant: what a model computes does not change.
 package pass
 
 import (

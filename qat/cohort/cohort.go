@@ -221,8 +221,7 @@ func (s *Source) Final(ctx context.Context, plans []quant.Layer) (vd, rvd, disag
 	return vd, rvd, disagreement, err
 }
 
-// Disagreement is the share of the people that a model decides differently from the full-precision
-// model.
+// Disagreement is the share of the people that a model decides differently from the full-precision model.
 func (s *Source) Disagreement(ctx context.Context, m *classifier.Model) (float64, error) {
 	margins, err := m.Margins(ctx, s.X)
 	differ := 0

@@ -37,8 +37,7 @@ const (
 	int2Opset, int2IR = 25, 13
 )
 
-// Write returns the quantized form of m, a model from pass.Canonical. Errors
-// name the layers; all are reported at once.
+// Write returns the quantized form of m, a model from pass.Canonical. Errors name the layers; all are reported at once.
 func Write(m *graph.Model, plan *quant.Plan, o Options) (*graph.Model, error) {
 	if v := m.Opset(""); v < baseOpset {
 		return nil, fmt.Errorf("the model has opset %d: quantized models need %d", v, baseOpset)

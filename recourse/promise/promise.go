@@ -21,8 +21,7 @@ import (
 
 // File is what a promises file says, matched to people.
 type File struct {
-	// People are those with promises: the ones that Read was given or, without any, the factual rows of
-	// the file itself.
+	// People are those with promises: the ones that Read was given or, without any, the factual rows of the file itself.
 	People   *task.People
 	Promises []Promise // in the order of the file
 

@@ -1,8 +1,7 @@
 // Package orttest lets tests say that they need ONNX Runtime, and run models in it.
 //
-// In: the environment (CFQ_REQUIRE_ORT, and what ort.Find reads). Out: options
-// that work, or a test that is skipped, or failed where skipping would hide
-// something. The invariant: with CFQ_REQUIRE_ORT=1 no test skips for want of the
+// In: the environment (CFQ_REQUIRE_ORT, and what ort.Find reads). Out: options that work, or a test that is skipped, or
+// failed where skipping would hide something. The invariant: with CFQ_REQUIRE_ORT=1 no test skips for want of the
 // library.
 package orttest
 
@@ -15,9 +14,8 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// Need returns options for a test that runs models. Without the library the
-// test is skipped, or fails when CFQ_REQUIRE_ORT is 1; a library that is there
-// and not usable fails the test in any case.
+// Need returns options for a test that runs models. Without the library the test is skipped, or fails when
+// CFQ_REQUIRE_ORT is 1; a library that is there and not usable fails the test in any case.
 func Need(t testing.TB) ort.Options {
 	t.Helper()
 	_, err := ort.Find("")
