@@ -137,16 +137,14 @@ func TestAdultRanges(t *testing.T) {
 					act += actError(l, rows[i], calib.Activation(s, bits, kind)) / total
 				}
 			}
-			t.Logf("%d bits, %-10s: weights %.3g by channel, %.3g by tensor; activations %.3g",
-				bits, kind, channel, tensor, act)
+			t.Logf("%d bits, %-10s: weights %.3g by channel, %.3g by tensor; activations %.3g", bits, kind, channel, tensor, act)
 			least[kind+" channel"], least[kind+" tensor"] = channel, tensor
 			least[kind+" act"] = act
 		}
 		for _, kind := range []calib.Range{calib.MinMax, calib.MSE, calib.Output} {
 			for _, column := range []calib.Range{" channel", " tensor"} {
 				if least["output"+column] > 1.02*least[kind+column] {
-					t.Errorf("%d bits,%s: output errs by %v, %s by %v", bits, column, least["output"+column], kind,
-						least[kind+column])
+					t.Errorf("%d bits,%s: output errs by %v, %s by %v", bits, column, least["output"+column], kind, least[kind+column])
 				}
 			}
 			if least["output act"] > 1.25*least[kind+" act"] { // it leaves out how errors of channels go together
@@ -198,8 +196,7 @@ func BenchmarkFitWeights(b *testing.B) {
 		b.Run(string(rounding), func(b *testing.B) {
 			for b.Loop() {
 				for i, l := range layers {
-					must.Get(calib.FitWeights(ctx, l, &stats[i], quant.Formats(),
-						calib.WeightOptions{Rounding: rounding}))(b)
+					must.Get(calib.FitWeights(ctx, l, &stats[i], quant.Formats(), calib.WeightOptions{Rounding: rounding}))(b)
 				}
 			}
 		})

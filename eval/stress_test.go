@@ -205,8 +205,7 @@ func TestNoise(t *testing.T) {
 	o := Options{Margins: []float64{0}, Sample: 1}
 	same := compare(t, blind, blind, people, o)
 	s, _ := ParseStress("noise:2")
-	must.Do(t, same.Stress(t.Context(), blind, blind, &Batch{People: people, Set: threeInputs(t)}, []Stress{s},
-		o))
+	must.Do(t, same.Stress(t.Context(), blind, blind, &Batch{People: people, Set: threeInputs(t)}, []Stress{s}, o))
 	quiet := listed(t, same)
 	for i, x := range listed(t, same.Scenarios[0].Result) {
 		must.Same(t, quiet[i].Full, x.Full)

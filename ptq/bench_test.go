@@ -72,8 +72,7 @@ func BenchmarkWide(b *testing.B) {
 		b.Run(fmt.Sprintf("width=%d", width), func(b *testing.B) {
 			before := seconds()
 			for b.Loop() {
-				must.Get(Quantize(b.Context(), m, t, people,
-					mustRecipe(CFPTQ), Run{Workers: runtime.GOMAXPROCS(0)}))(b)
+				must.Get(Quantize(b.Context(), m, t, people, mustRecipe(CFPTQ), Run{Workers: runtime.GOMAXPROCS(0)}))(b)
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric((seconds()-before)/float64(b.N), "cpu-seconds")

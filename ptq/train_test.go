@@ -399,8 +399,7 @@ func TestPruned(t *testing.T) {
 	limit := magnitudes[len(magnitudes)*3/10]
 	var files [][]byte
 	for _, by := range []string{pruneMagnitude, pruneSensitivity} {
-		r := f.quantize(t, mustRecipe("prune-qat",
-			"train.sparsity=0.3", "train.prune-by="+by, "train.steps=32"), Run{})
+		r := f.quantize(t, mustRecipe("prune-qat", "train.sparsity=0.3", "train.prune-by="+by, "train.steps=32"), Run{})
 		files = append(files, r.Model)
 		if r.Recipe["train.sparsity"] != "0.3" || (r.Recipe["train.prune-by"] == by) != (by == pruneSensitivity) {
 			t.Errorf("recipe %v", r.Recipe)

@@ -99,8 +99,7 @@ func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, o Exact
 	}
 	whole := &exactSearch{a: a, o: o, net: net, why: why}
 	if why := whole.noMethod(a); why != "" && !a.HasOverrides() {
-		return nil, nil, fmt.Errorf("recourse: %w: %s; give steps to make the actions countable",
-			ErrNotExact, why)
+		return nil, nil, fmt.Errorf("recourse: %w: %s; give steps to make the actions countable", ErrNotExact, why)
 	}
 	actions, methods := make([]Action, n), make([]Method, n)
 	err = chunks(ctx, n, exactChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {

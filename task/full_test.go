@@ -107,8 +107,7 @@ func TestEverythingIsRead(t *testing.T) {
 		{Text: "at most 2 of income, debt, housing", AtMost: 2, Of: []string{"income", "debt", "housing"}},
 	}
 	must.Same(t, want, task.Rules)
-	must.Same(t, Cost{Norm: Mixed, L1Ratio: 0.25, Weights: "inverse_mad", Eps: 1e-3, Switches: "encoded"},
-		task.Cost)
+	must.Same(t, Cost{Norm: Mixed, L1Ratio: 0.25, Weights: "inverse_mad", Eps: 1e-3, Switches: "encoded"}, task.Cost)
 	inputs := "age income debt hours-per-week housing=rent housing=own housing=with family education=School " +
 		"education=College education=Masters " +
 		"degree years grade>=C grade>=B grade>=A savings>=100 savings>=1000 savings>=2500.5 sex guarantor status=a status=b"

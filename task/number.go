@@ -238,8 +238,7 @@ func (n *Standardized) declare(d *fileDecoder, t *Task) ([]key, func(featureEntr
 			low = n.Levels[0]
 		}
 		if n.Log != nil && (e.Actionable || n.Levels != nil) && n.unreadable(low) != nil {
-			e.errorf("log", "values of %s and below have no logarithm: give a lower bound above that, or clip",
-				Decimal(-*n.Log))
+			e.errorf("log", "values of %s and below have no logarithm: give a lower bound above that, or clip", Decimal(-*n.Log))
 		}
 	}
 }

@@ -695,8 +695,7 @@ func (rd *peopleReader) finish() (*People, error) {
 	rd.checkLabels()
 	for _, s := range p.Subgroups {
 		if len(s.Values) == maxGroups {
-			rd.note(fmt.Sprintf("column %q has %d values or more; the further ones are taken as missing", s.Feature,
-				maxGroups))
+			rd.note(fmt.Sprintf("column %q has %d values or more; the further ones are taken as missing", s.Feature, maxGroups))
 		}
 	}
 	p.replace(&People{N: p.N})

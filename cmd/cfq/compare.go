@@ -106,8 +106,7 @@ func named(args []string) (names, paths []string, err error) {
 		case name == "" || path == "":
 			return nil, nil, cli.Usagef(hintModelNames, "%s is neither a file nor NAME=FILE", arg)
 		case slices.Contains(names, name):
-			return nil, nil, cli.Usagef(hintModelNames, "two models are called %s: give them names",
-				name)
+			return nil, nil, cli.Usagef(hintModelNames, "two models are called %s: give them names", name)
 		}
 		names, paths = append(names, name), append(paths, path)
 	}

@@ -395,8 +395,7 @@ func (f *gateFlags) verdict(e *env, models []string, r *gate.Report) error {
 		e.msg.Warn("%v; --on-inconclusive pass lets it through", err)
 		return nil
 	case f.onInconclusive == toFail:
-		return cli.WithCode(cli.Wrap(fmt.Errorf("%w; --on-inconclusive fail makes it one", err), hint),
-			cli.Missed)
+		return cli.WithCode(cli.Wrap(fmt.Errorf("%w; --on-inconclusive fail makes it one", err), hint), cli.Missed)
 	}
 	return cli.WithCode(cli.Wrap(err, hint), cli.Inconclusive)
 }

@@ -49,8 +49,7 @@ func reportFiles[D any](e *env, f *evaluationFlags, views []report.View[D]) (fil
 		case ok && path == "":
 			return nil, cli.Usagef(cli.HintValue, "--report %s names no file; without the colon it goes to stdout", spec)
 		case slices.ContainsFunc(files, func(x reportFile[D]) bool { return x.path == path }):
-			return nil, cli.Usagef(cli.HintValue, "--report %s: another report goes to %s", spec,
-				cmp.Or(path, "stdout"))
+			return nil, cli.Usagef(cli.HintValue, "--report %s: another report goes to %s", spec, cmp.Or(path, "stdout"))
 		}
 		if path != "" {
 			if err := cli.Output(path, f.overwrite); err != nil {

@@ -210,8 +210,7 @@ func (f *quantizeFlags) checkPlan(e *env) error {
 		}
 	})
 	if said != "" {
-		return cli.Usagef(cli.HintConflict, "--%s: that is for the plan to say; quantize anew without --plan",
-			said)
+		return cli.Usagef(cli.HintConflict, "--%s: that is for the plan to say; quantize anew without --plan", said)
 	}
 	switch {
 	case f.data != "" && f.task == "":

@@ -97,8 +97,7 @@ func (f *reproduceFlags) check(args []string) ([]reproduce.Table, error) {
 		case name == "all" && len(args) == 1:
 			tables = all
 		case at < 0:
-			return nil, cli.Usagef(cli.HintArguments, "unknown table %q%s", name,
-				message.DidYouMean(name, append(names, "all")))
+			return nil, cli.Usagef(cli.HintArguments, "unknown table %q%s", name, message.DidYouMean(name, append(names, "all")))
 		case !slices.Contains(args[:i], name):
 			tables = append(tables, all[at])
 		}

@@ -43,8 +43,7 @@ func (f *streamFlags) check(given func(flag string) bool, args []string, refused
 	for _, list := range [][]string{f.columns, f.keep} {
 		for i, name := range list {
 			if name == "" || slices.Contains(list[:i], name) {
-				return cli.Usagef(cli.HintValue, "%s: a column has no name, or one that another has",
-					strings.Join(list, ","))
+				return cli.Usagef(cli.HintValue, "%s: a column has no name, or one that another has", strings.Join(list, ","))
 			}
 		}
 	}

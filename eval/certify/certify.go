@@ -336,8 +336,7 @@ func (k *Certifier) Perturb(radius float64, samples int, seed uint64) eval.Pertu
 	return func(ctx context.Context, points []float32, n int) ([][]eval.Float, error) {
 		dim := k.full.c.Dim()
 		if len(points) != n*dim || !(radius >= 0) {
-			return nil, fmt.Errorf("perturbation: %d numbers for %d rows of %d inputs, radius %v",
-				len(points), n, dim, radius)
+			return nil, fmt.Errorf("perturbation: %d numbers for %d rows of %d inputs, radius %v", len(points), n, dim, radius)
 		}
 		at, err := k.apart(ctx, points)
 		var slope []float64

@@ -164,8 +164,7 @@ func TestBlame(t *testing.T) {
 		fs, _ := newFlags()
 		must.Do(t, Parse(fs, strings.Fields(c.args), func(k string) (string, bool) {
 			v, ok := env[k]
-			return v,
-				ok
+			return v, ok
 		}))
 		if got := Blame(fs, c.err); got.Error() != c.want || Code(got) != Code(c.err) {
 			t.Errorf("%q, want %q", got, c.want)
