@@ -11,6 +11,7 @@ import (
 	"cfq/calib"
 	"cfq/eval"
 	"cfq/internal/config"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/onnxio/ort"
 	"cfq/qat"
@@ -254,9 +255,7 @@ func assignments(settings []string) (values map[string]string, errs []error) {
 }
 
 func keyNames() (names []string) {
-	for _, k := range Keys() {
-		names = append(names, k.Name)
-	}
+	names = append(names, lists.Map(Keys(), func(k Key) string { return k.Name })...)
 	return names
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"cfq/calib"
+	"cfq/internal/lists"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
@@ -125,9 +126,7 @@ func (c *calibration) profile(ctx context.Context) (*Profile, error) {
 	if !c.exactErrors(errorRows) {
 		p.Errors = errorsFirstOrder
 	}
-	for _, f := range quant.Formats() {
-		p.BitWidths = append(p.BitWidths, f.Bits)
-	}
+	p.BitWidths = append(p.BitWidths, lists.Map(quant.Formats(), func(f quant.Format) int { return f.Bits })...)
 	factual, err := c.survey(ctx, p, pointsAt{"factual rows", points.Facts(), points.Facts(), classes})
 	if err != nil {
 		return nil, err

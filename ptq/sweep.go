@@ -13,6 +13,7 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
+	"cfq/internal/lists"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/task"
@@ -284,9 +285,7 @@ func (p *SweepPoint) describe(r *Result) error {
 	}
 	p.Bits, p.Stored, p.Bytes = r.Bits, r.Stored, r.Bytes
 	p.Warnings, p.Problems = r.Warnings, r.Verified.Problems
-	for _, l := range r.Layers {
-		p.BitWidths = append(p.BitWidths, l.Bits)
-	}
+	p.BitWidths = append(p.BitWidths, lists.Map(r.Layers, func(l Layer) float64 { return l.Bits })...)
 	return nil
 }
 

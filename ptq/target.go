@@ -11,6 +11,7 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
+	"cfq/internal/lists"
 	"cfq/internal/statistics"
 	"cfq/onnxio"
 	"cfq/task"
@@ -303,9 +304,7 @@ func (s *search) shortlist(ctx context.Context) ([]float64, error) {
 		slices.SortStableFunc(seen, func(a, b *Candidate) int {
 			return cmp.Or(cmp.Compare(a.Search.bound(), b.Search.bound()), cmp.Compare(b.Budget, a.Budget))
 		})
-		for _, c := range seen[:min(len(seen), 2)] {
-			out = append(out, c.Budget)
-		}
+		out = append(out, lists.Map(seen[:min(len(seen), 2)], func(c *Candidate) float64 { return c.Budget })...)
 		return out, nil
 	}
 	fine, err := first(max(minBudget, coarse-1+targetStep), coarse-targetStep, targetStep)

@@ -15,6 +15,7 @@ import (
 	"cfq/eval/records"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
@@ -174,9 +175,7 @@ func (f *evaluationFlags) outputs() (paths []string) {
 
 func (f *evaluationFlags) inputs(models []string) []string {
 	known, _ := tables(f.tables) // an error is said when they are read
-	for _, p := range models {
-		known = append(known, record.Path(p))
-	}
+	known = append(known, lists.Map(models, record.Path)...)
 	return append(known, f.paths(models...)...)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 )
 
 const hintSubcommands = "`cfq help` lists the subcommands"
@@ -127,9 +128,7 @@ func unknown(name string) error {
 		return cli.Usagef(hintSubcommands, "the first argument is a subcommand, not the flag %s", name)
 	}
 	names := []string{"help"}
-	for _, c := range commands() {
-		names = append(names, c.name)
-	}
+	names = append(names, lists.Map(commands(), func(c command) string { return c.name })...)
 	if s := cli.Suggest(name, names); s != "" {
 		return cli.Usagef(hintSubcommands, "unknown subcommand %q; did you mean %q?", name, s)
 	}

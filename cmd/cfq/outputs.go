@@ -15,6 +15,7 @@ import (
 	"cfq/eval"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
@@ -22,9 +23,7 @@ import (
 )
 
 func kindsOf[D any](views []report.View[D]) (all []string) {
-	for _, v := range views {
-		all = append(all, v.Name)
-	}
+	all = append(all, lists.Map(views, func(v report.View[D]) string { return v.Name })...)
 	return all
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
@@ -161,9 +162,7 @@ func described(m *onnxio.Model) *draft.Model {
 			return x, runError(err)
 		},
 	}
-	for _, size := range m.Input().Shape[1:] {
-		d.Sizes = append(d.Sizes, int(size.Size))
-	}
+	d.Sizes = append(d.Sizes, lists.Map(m.Input().Shape[1:], func(size graph.Dim) int { return int(size.Size) })...)
 	for _, c := range m.Columns() {
 		d.Columns = append(d.Columns, draft.ModelColumn{
 			Name: c.Name, Values: c.Values, Impute: c.Blank, Text: c.DType == graph.String,

@@ -11,6 +11,7 @@ import (
 	"text/template"
 
 	"cfq/eval/gate"
+	"cfq/internal/lists"
 )
 
 //go:embed junit.xml
@@ -31,9 +32,7 @@ func junit(w io.Writer, d *Document) error {
 	}
 	properties := [][]string{{"verdict", string(g.Verdict)}}
 	add := func(name string, values ...string) {
-		for _, v := range values {
-			properties = append(properties, []string{name, v})
-		}
+		properties = append(properties, lists.Map(values, func(v string) []string { return []string{name, v} })...)
 	}
 	words := newSentences()
 	properties = append(properties, runBlock(words, &d.Run).Rows...)

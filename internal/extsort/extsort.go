@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"cfq/internal/lists"
 )
 
 // Limit is a limit for New that leaves a process of 500 MB room for everything else.
@@ -118,9 +120,7 @@ func (l *Lists) Reader(of int) io.Reader {
 	for _, p := range x.parts {
 		readers = append(readers, io.NewSectionReader(l.file, p.at, p.size))
 	}
-	for _, b := range x.held {
-		readers = append(readers, bytes.NewReader(b))
-	}
+	readers = append(readers, lists.Map(x.held, func(b []byte) io.Reader { return bytes.NewReader(b) })...)
 	return io.MultiReader(readers...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -202,9 +203,7 @@ func (w *inputWriter) oneHot(i int) string {
 func (c *Column) list(name string) graph.Attr {
 	attr := graph.Attr{Name: name + "_strings", Kind: graph.AttrStrings}
 	if c.DType == graph.String {
-		for _, s := range c.Values {
-			attr.Strings = append(attr.Strings, []byte(s))
-		}
+		attr.Strings = append(attr.Strings, lists.Map(c.Values, func(s string) []byte { return []byte(s) })...)
 		return attr
 	}
 	return graph.Attr{Name: name + "_int64s", Kind: graph.AttrInts, Ints: c.numbers()}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/task"
 )
 
@@ -14,9 +15,7 @@ func (u *Feature) compileGroup(f *task.Feature, e *task.OneHot) {
 	known := slices.DeleteFunc(task.AllRows(f.Width), u.notKnown)
 	near := make([][]int, f.Width)
 	for i, ranks := range u.places(f, len(known)) {
-		for _, to := range ranks {
-			near[known[i]] = append(near[known[i]], known[to])
-		}
+		near[known[i]] = append(near[known[i]], lists.Map(ranks, func(to int) int { return known[to] })...)
 	}
 	if f.Transitions == nil {
 		var fromMissing []int // which has no place to count from

@@ -164,9 +164,7 @@ func (c *Columns) column(name string) string {
 
 func (c *Columns) texts(dst []string, x []float32) ([]string, error) {
 	if c.t.Encoded {
-		for _, v := range x {
-			dst = append(dst, decimal(v))
-		}
+		dst = append(dst, lists.Map(x, decimal)...)
 		return dst, nil
 	}
 	for k, features := range c.features {

@@ -100,9 +100,7 @@ func (t *table) add(rec []string, whole bool) {
 		return
 	}
 	if t.cols == nil {
-		for _, name := range t.Names {
-			t.cols = append(t.cols, newColumn(name))
-		}
+		t.cols = append(t.cols, lists.Map(t.Names, newColumn)...)
 	}
 	for i, field := range rec {
 		t.cols[i].add(field)
@@ -288,9 +286,7 @@ func look(c *fieldCounts) *profile {
 		}
 	}
 	p.points = slices.Sorted(maps.Keys(rows))
-	for _, v := range p.points {
-		p.weights = append(p.weights, rows[v])
-	}
+	p.weights = append(p.weights, lists.Map(p.points, func(v float64) float64 { return rows[v] })...)
 	return p
 }
 
