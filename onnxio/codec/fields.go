@@ -164,7 +164,7 @@ func (c *modelCoder) graph(g *graph.Graph, p *onnxpb.GraphProto) {
 	})
 	if !c.writing {
 		c.place = nil
-		g.Inits = append(g.Inits, c.unsparse(&g.Extra, graphSparseTensor)...)
+		c.refuseSparse(g.Extra)
 	}
 }
 
@@ -221,11 +221,6 @@ func (c *modelCoder) attr(a *graph.Attr, p *onnxpb.AttributeProto) {
 			c.attrValue(a, p)
 		}
 	})
-	if !c.writing && a.Name == "sparse_value" {
-		for _, a.T = range c.unsparse(&a.Extra, sparseAttribute) {
-			a.Name, a.Kind = "value", graph.AttrTensor
-		}
-	}
 }
 
 func (c *modelCoder) attrValue(a *graph.Attr, p *onnxpb.AttributeProto) {

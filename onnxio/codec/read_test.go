@@ -140,3 +140,9 @@ func TestOldInputs(t *testing.T) {
 		t.Errorf("after the upgrade: %+v", m)
 	}
 }
+
+func TestSparseInitializersAreNamed(t *testing.T) {
+	body := cat(msg(1, num(1, 2), num(2, 1), str(8, "s"), float32s(4, 5, 7)), msg(2, num(1, 2), num(2, 7), packed(7, 1, 5)))
+	err := must.Err(codec.Read(file(str(2, "g"), msg(15, body)), ""))
+	must.Fail(t, err, `initializer "s" is sparse: export the model with dense weights`)
+}
