@@ -10,9 +10,7 @@ import (
 
 func spreadOf(seed uint64, lo, hi float32) *Stats {
 	r := rand.New(rand.NewPCG(seed, 3))
-	s := &Stats{
-		Min: lo, Max: hi, Hist: make([]float64, histBins), OutputHist: make([]float64, histBins),
-	}
+	s := &Stats{Min: lo, Max: hi, Hist: make([]float64, histBins), OutputHist: make([]float64, histBins)}
 	width := float64(hi-lo) / histBins
 	for range 4000 {
 		x := math.Exp(r.NormFloat64()) / 12 * float64(hi)

@@ -54,9 +54,7 @@ func imagined(n int, people, model uint64, q quality) []Record {
 		r.First.Other = r.First.Own + Float(q.shift+q.noise*rng.NormFloat64())
 		found := base.Float64() < 0.95
 		for _, t := range comparisonMargins {
-			s := Step{
-				Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(),
-			}
+			s := Step{Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined()}
 			e, back, change := q.shift+q.noise*rng.NormFloat64(), q.noise*rng.NormFloat64()-q.shift,
 				q.dearer+q.noise*rng.NormFloat64()
 			if found {

@@ -144,8 +144,6 @@ func (o Options) settings() Settings {
 	return Settings{
 		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence,
 		Epsilon: Epsilon, SupportTau: SupportTau, OneSided: o.OneSided, Radius: o.Radius,
-		Solver: Solver{
-			Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam, Seed: o.Solver.Seed,
-		},
+		Solver: Solver{Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam, Seed: o.Solver.Seed},
 	}
 }

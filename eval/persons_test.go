@@ -76,9 +76,7 @@ func TestCopiesAreNoPeople(t *testing.T) {
 		}
 		records[i] = Record{
 			ID: strconv.Itoa(i / 10), Label: 1, Full: -1, Quant: -1, Evaluated: true,
-			Steps: []Step{{
-				Full: p, Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(),
-			}},
+			Steps: []Step{{Full: p, Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined()}},
 			First: none(recourse.NoneFound), RowData: RowData{Hash: 1},
 		}
 	}

@@ -141,8 +141,7 @@ func TestErrors(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	b := &Batch{People: crowd(200, 1), Set: threeInputs(t)}
-	if _, err := Compare(ctx, original, original, b, Options{}); !errors.Is(err,
-		context.Canceled) {
+	if _, err := Compare(ctx, original, original, b, Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

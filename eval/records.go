@@ -64,9 +64,7 @@ func newRecords(margins []float64, attributes []task.Subgroup, l limits) *Record
 	}
 	return &Records{
 		Attributes: attributes, key: func(x *Record) recordKey { return recordKey{id: x.ID} },
-		recordStore: &recordStore{
-			limits: l, layout: layout, tape: extsort.New(1, l.bytes),
-		},
+		recordStore: &recordStore{limits: l, layout: layout, tape: extsort.New(1, l.bytes)},
 	}
 }
 

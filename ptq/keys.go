@@ -362,9 +362,7 @@ func plainest(name string) Recipe {
 		Allocate: AllocateSpec{
 			Budget: 4, Cost: costBits, Rule: allocatorUniform, Unit: bitWidthsPerLayer, Scores: onFactual,
 		},
-		Round: RoundSpec{
-			Rule: calib.Nearest, Scales: scalesPerTensor, WeightRange: calib.Output, ActRange: calib.MSE,
-		},
+		Round: RoundSpec{Rule: calib.Nearest, Scales: scalesPerTensor, WeightRange: calib.Output, ActRange: calib.MSE},
 		Write: WriteSpec{Compute: computeAuto, Input: inputAuto, ActBits: 8},
 	}
 }

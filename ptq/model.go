@@ -225,9 +225,7 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 
 // selectLayers returns the layers to quantize and a warning for each that cannot be; those that the patterns keep in
 // float are marked as fixed.
-func (m *canonicalModel) selectLayers(keep []string) (layers []quant.LayerInfo, warnings []string,
-	err error,
-) {
+func (m *canonicalModel) selectLayers(keep []string) (layers []quant.LayerInfo, warnings []string, err error) {
 	kept, err := keptInFloat(m.found, keep)
 	if err != nil {
 		return nil, nil, err

@@ -81,9 +81,7 @@ func TestQuantizable(t *testing.T) {
 			m: behind(&graph.Node{Op: "Softmax", Attrs: []graph.Attr{graph.IntAttr("axis", 0)}}), recourse: true,
 			why: `from Softmax node "extra" on`,
 		},
-		"its own file": {
-			m: written, why: "quantized already", already: true,
-		},
+		"its own file": {m: written, why: "quantized already", already: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Quantizable(context.Background(), loaded(t, c.m))

@@ -356,8 +356,7 @@ func (r Recipe) Texts() map[string]string {
 	m, err := findMethod(r.Method)
 	for _, k := range Keys() {
 		text := k.Get(&r)
-		if text != "" && k.unused(&r) == "" &&
-			(err != nil || text != k.Get(&m.Recipe) || k.Name == "allocate.budget") {
+		if text != "" && k.unused(&r) == "" && (err != nil || text != k.Get(&m.Recipe) || k.Name == "allocate.budget") {
 			texts[k.Name] = text
 		}
 	}

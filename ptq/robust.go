@@ -188,9 +188,7 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 		return nil, err
 	}
 	rows := eval.Refused(margins, sample, o.Seed)
-	r := &Robustness{
-		Refused: len(eval.Refused(margins, 0, 0)), People: len(rows), Seen: seen, HeldOut: drawn - seen,
-	}
+	r := &Robustness{Refused: len(eval.Refused(margins, 0, 0)), People: len(rows), Seen: seen, HeldOut: drawn - seen}
 	if r.People == 0 {
 		return r, nil
 	}

@@ -60,9 +60,7 @@ func TestDeployments(t *testing.T) {
 			}
 			plans, files = append(plans, plan), append(files, file)
 			probes := must.Get(a.net.probes(ctx, people.X))(t)
-			r := must.Get(verify.Check(ctx, file, verify.Options{
-				Plan: plan, Probes: probes, FloatBytes: nominal.FloatBytes,
-			}))(t)
+			r := must.Get(verify.Check(ctx, file, verify.Options{Plan: plan, Probes: probes, FloatBytes: nominal.FloatBytes}))(t)
 			must.Do(must.In(t, o.Method, k), r.Err())
 			if got, want := containers(t, file), containers(t, nominal.Model); got != want {
 				t.Errorf("%s: deployment %d has the layers %s, the nominal file %s", o.Method, k, got, want)

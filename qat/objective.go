@@ -66,9 +66,7 @@ var objectiveTable string
 func Objectives() (all []ObjectiveDoc) {
 	for line := range strings.Lines(objectiveTable) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
-		o := ObjectiveDoc{
-			Name: Objective(cells[0]), Paper: cells[1], Weights: strings.Fields(cells[3]), Doc: cells[4],
-		}
+		o := ObjectiveDoc{Name: Objective(cells[0]), Paper: cells[1], Weights: strings.Fields(cells[3]), Doc: cells[4]}
 		needs := map[string]*bool{
 			"labels": &o.Labels, "recourse": &o.Recourse, "resamples": &o.Resamples, "full": &o.Full,
 			"quantized": &o.Quantized, "ensemble": &o.Ensemble, "groups": &o.Groups,

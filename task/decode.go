@@ -189,9 +189,7 @@ func (d *fileDecoder) taskKeys(t *Task) []key {
 		{Name: "data", Value: d.section("data", d.dataKeys(&t.Data), &d.data)},
 		{Name: "target", Value: d.section("target", d.targetKeys(&t.Target), &d.target)},
 		{Name: "features", Value: features.With("minItems", 1), Fallback: required},
-		{
-			Name: "latent", Value: d.section("latent", d.latentKeys(t, d.space), &d.codes), Omit: t.Latent == nil,
-		},
+		{Name: "latent", Value: d.section("latent", d.latentKeys(t, d.space), &d.codes), Omit: t.Latent == nil},
 		{Name: "links", Value: entries("A link of `links`", t.Links, d.linkKeys)},
 		{Name: "constraints", Value: value{Form: config.ListOf(d.ruleForm()), Out: rules}},
 		{Name: "cost", Value: d.section("cost", d.costKeys(&t.Cost), &d.cost)},
@@ -254,10 +252,7 @@ func (d *fileDecoder) targetKeys(t *Target) []key {
 		{Name: "margin", Value: d.From0(&t.Margin), Keep: true},
 		{Name: "output", Value: config.Word(&d.Decoder, &t.Output, "logits", "probabilities")},
 		{Name: "threshold", Value: d.Number(&t.Threshold)},
-		{
-			Name:  "accuracy",
-			Value: d.Within(&t.Accuracy, "between 0 and 1", 0, 1).With("minimum", 0).With("maximum", 1),
-		},
+		{Name: "accuracy", Value: d.Within(&t.Accuracy, "between 0 and 1", 0, 1).With("minimum", 0).With("maximum", 1)},
 	}
 }
 

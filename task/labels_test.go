@@ -90,10 +90,7 @@ func TestDataFilesOfAnotherKindAreRefusedLegibly(t *testing.T) {
 	headerless := strings.Replace(small, `missing: "?"`, `columns: [age, color, member, income]`, 1)
 	semicolons := strings.Replace(small, `missing: "?"`, `missing: "?", delimiter: ";"`, 1)
 	for name, c := range map[string]struct{ task, data, want string }{
-		"zeros": {
-			small, "PK\x03\x04\x14\x00\x06",
-			"this is a binary file and no delimited text; it starts with \"PK\\x03",
-		},
+		"zeros": {small, "PK\x03\x04\x14\x00\x06", "this is a binary file and no delimited text; it starts with \"PK\\x03"},
 		"control characters": {
 			small, "\x1b[2J\x07\xff,b" + strings.Repeat("y", 100) + "\n1,2\n",
 			`the file's columns are: "\x1b[2J\a\xff", b` + strings.Repeat("y", 59) + "…",

@@ -98,9 +98,7 @@ func (o *OneHot) Linear(value string) (coef []float64, constant float64, err err
 func (o *OneHot) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 	keys := append(o.keys(d),
 		key{Name: "values", Value: d.Texts(&o.Values)},
-		key{
-			Name: "missing", Value: inForm(missingForm, d.Texts(&o.MissingValues)), Keep: true, Omit: o.MissingValues == nil,
-		},
+		key{Name: "missing", Value: inForm(missingForm, d.Texts(&o.MissingValues)), Keep: true, Omit: o.MissingValues == nil},
 		key{Name: "ordered", Value: d.Flag(&o.Ordered)})
 	return keys, func(e featureEntry) {
 		o.checkOrder(e)

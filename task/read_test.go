@@ -130,11 +130,8 @@ func TestReadRefuses(t *testing.T) {
 		"header only":     {"age,color,member,income\n", "no data rows"},
 		"missing columns": {"ages,color,Member\n1,2,3\n", `there is no column "age" (feature age); did you mean "ages"?`},
 		"its list":        {"ages,color,Member\n1,2,3\n", "the file's columns are: ages, color, Member"},
-		"delimiter": {
-			"age;color;member\n1;red;no\n",
-			"the first line is one field; is data.delimiter ',' right?",
-		},
-		"all rows fail": {"age,color,member\nx,red,no\n", "none of 1 rows can be read:\n  line 2, column \"age\""},
+		"delimiter":       {"age;color;member\n1;red;no\n", "the first line is one field; is data.delimiter ',' right?"},
+		"all rows fail":   {"age,color,member\nx,red,no\n", "none of 1 rows can be read:\n  line 2, column \"age\""},
 		"open quote": {
 			"age,color,member\n1,red,no\n2,\"red,no\n3,red,no\n",
 			"line 3: a quoted field never ends, or text follows its closing quote on line 4",

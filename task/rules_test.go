@@ -217,8 +217,7 @@ func FuzzCondition(f *testing.F) {
 				}
 				x := make([]float32, task.Features[i].Width)
 				f := &task.Features[i]
-				if (term.Value == "") != f.Encoding.hasNumber() || term.Value != "" && f.Encode(term.Value,
-					x) != nil {
+				if (term.Value == "") != f.Encoding.hasNumber() || term.Value != "" && f.Encode(term.Value, x) != nil {
 					t.Fatalf("%q: term %+v", text, term)
 				}
 			}

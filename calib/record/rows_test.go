@@ -132,8 +132,7 @@ func TestWrittenAndRead(t *testing.T) {
 	must.Same(t, b.String(), a.String())
 	got, err := parse(b.Bytes())
 	want := []uint64{5, 7, 1 << 63}
-	if err != nil || got.Model != sum || got.Data != r.Data || got.Count != 4 ||
-		!slices.Equal(got.hashes, want) {
+	if err != nil || got.Model != sum || got.Data != r.Data || got.Count != 4 || !slices.Equal(got.hashes, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	text := a.String()

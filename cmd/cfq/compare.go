@@ -50,9 +50,7 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) error {
 	return evaluate(ctx, e, &f.evaluationFlags, paths, report.ComparisonViews(), work)
 }
 
-func (f *compareFlags) results(
-	ctx context.Context, d *evaluation, names []string,
-) (results []*eval.Result, err error) {
+func (f *compareFlags) results(ctx context.Context, d *evaluation, names []string) (results []*eval.Result, err error) {
 	o := d.options()
 	o.Margins = f.marginsOf(0.1, 0.25, d.task.Target.Margin)
 	if results, err = d.results(ctx, o, false); err != nil {

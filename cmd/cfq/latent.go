@@ -24,9 +24,7 @@ type reconstructed struct {
 	leftOut int
 }
 
-func newReconstructed(
-	e *env, path string, m *onnxio.Model, full recourse.Model, t *task.Task,
-) (*reconstructed, error) {
+func newReconstructed(e *env, path string, m *onnxio.Model, full recourse.Model, t *task.Task) (*reconstructed, error) {
 	if t.Latent == nil {
 		return nil, nil
 	}

@@ -142,10 +142,8 @@ func TestFixedLayersAreListed(t *testing.T) {
 	got := must.Get(qdq.Layers(m))(t)
 	want := []qdq.LayerNote{{
 		Node: "fc", Op: "MatMul", In: 3, Out: 2, Bits: 64, Container: "double",
-		Note: "stays in float: its weights are double, not float32",
-		LayerRole: qdq.LayerRole{
-			Columns: 3, Output: "y", Activation: 32, Fixed: "its weights are double, not float32",
-		},
+		Note:      "stays in float: its weights are double, not float32",
+		LayerRole: qdq.LayerRole{Columns: 3, Output: "y", Activation: 32, Fixed: "its weights are double, not float32"},
 	}}
 	must.Same(t, want, got)
 	// A subgraph has no canonical form: the layers are listed as they stand, with the error.

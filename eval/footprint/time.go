@@ -83,9 +83,7 @@ func (s *timedModel) feed(k, batch int) ([]*graph.Tensor, error) {
 }
 
 // race returns the seconds that runs of both took. Runs cannot be cancelled, since watching a context takes time.
-func race(
-	ctx context.Context, pair [2]*timedModel, batch int, budget time.Duration,
-) (seconds [2][]float64, err error) {
+func race(ctx context.Context, pair [2]*timedModel, batch int, budget time.Duration) (seconds [2][]float64, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var feeds [2][][]*graph.Tensor

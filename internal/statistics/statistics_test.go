@@ -132,9 +132,7 @@ func TestFisherByCounting(t *testing.T) {
 		if math.Abs(got-want) > 1e-9*want {
 			t.Fatalf("%d of %d and %d of %d: p = %v, want %v", a, a+b, c, c+d, got, want)
 		}
-		for _, same := range []float64{
-			FisherExact(c, d, a, b), FisherExact(b, a, d, c), FisherExact(a, c, b, d),
-		} {
+		for _, same := range []float64{FisherExact(c, d, a, b), FisherExact(b, a, d, c), FisherExact(a, c, b, d)} {
 			if math.Abs(same-got) > 1e-9*got {
 				t.Fatalf("%d, %d, %d, %d: turned round p is %v instead of %v", a, b, c, d, same, got)
 			}

@@ -189,9 +189,7 @@ func TestResolveKeeps(t *testing.T) {
 	m := whole([]*graph.Function{own}, nil, of(pass.FunctionDomain, node("Unpack", "x", "y")))
 	must.Same(t, m, must.Get(resolved(m, orttest.Need(t)))(t))
 	m.Functions = append(m.Functions, function("Abs", "p", "q", node("Abs", "p", "q")))
-	m.Graph.Nodes = []*graph.Node{
-		of(pass.FunctionDomain, node("Unpack", "x", "h")), of("f", node("Abs", "h", "y")),
-	}
+	m.Graph.Nodes = []*graph.Node{of(pass.FunctionDomain, node("Unpack", "x", "h")), of("f", node("Abs", "h", "y"))}
 	got := must.Get(resolved(m, orttest.Need(t)))(t)
 	if len(got.Functions) != 1 || len(got.Graph.Nodes) != 2 || got.Graph.Nodes[1].Domain != "" {
 		t.Errorf("%+v", got.Graph.Nodes)

@@ -78,9 +78,7 @@ func decodedOf(t *task.Task) (*onnxio.Decoded, error) {
 	if !ok {
 		return nil, errors.New("the encoder and the decoder of the task are not open: OpenLatent opens them")
 	}
-	d := &onnxio.Decoded{
-		Encoder: a.encoder, Decoder: a.decoder, Budget: t.Latent.Pixels,
-	}
+	d := &onnxio.Decoded{Encoder: a.encoder, Decoder: a.decoder, Budget: t.Latent.Pixels}
 	for i := range t.ModelDim() {
 		f := &t.Features[i]
 		low, high, weight := float32(-largest), float32(largest), float32(1)

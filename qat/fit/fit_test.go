@@ -174,9 +174,7 @@ func TestConvolutions(t *testing.T) {
 			}
 			return sum > 0
 		})
-		r := trained(t, numbersTask(t, c.dim), p, Options{
-			Arch: arch(t, c.arch), Train: steps(240, 0.02, 64),
-		})
+		r := trained(t, numbersTask(t, c.dim), p, Options{Arch: arch(t, c.arch), Train: steps(240, 0.02, 64)})
 		if r.Train.Accuracy < 0.85 {
 			t.Errorf("%s: %+v", c.arch, r.Train)
 		}

@@ -104,9 +104,7 @@ const several = -1
 
 // newQueue holds up to limit bytes in memory, and as many while it looks for IDs.
 func newQueue(rows, limit int) *queue {
-	return &queue{
-		rows: rows, other: noLine, ids: extsort.New(idParts, limit), lists: extsort.New(queueLists, limit),
-	}
+	return &queue{rows: rows, other: noLine, ids: extsort.New(idParts, limit), lists: extsort.New(queueLists, limit)}
 }
 
 const (
