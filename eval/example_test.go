@@ -74,5 +74,8 @@ func Example() {
 		fmt.Printf("margin %g: %d of %d promises break\n", at.Margin, at.Rate("vd").Num, at.Rate("vd").Den)
 	}
 	fmt.Printf("%d of %d people are refused\n", result.Population.Refused, result.Population.Read)
-	// Output: margin 0: 3 of 3 promises break margin 0.5: 0 of 3 promises break 3 of 4 people are refused
+	// Output:
+	// margin 0: 3 of 3 promises break
+	// margin 0.5: 0 of 3 promises break
+	// 3 of 4 people are refused
 }

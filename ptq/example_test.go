@@ -45,5 +45,9 @@ func Example() {
 	if err := os.WriteFile(os.DevNull, result.Model, 0o600); err != nil {
 		log.Fatal(err)
 	}
-	// Output: /layers.0/Gemm: 7.0 bits /layers.2/Gemm: 2.2 bits /layers.4/Gemm: 3.0 bits smaller: true
+	// Output:
+	// /layers.0/Gemm: 7.0 bits
+	// /layers.2/Gemm: 2.2 bits
+	// /layers.4/Gemm: 3.0 bits
+	// smaller: true
 }

@@ -68,6 +68,9 @@ cost: {norm: l1, weights: inverse_std}
 		}
 		fmt.Println()
 	}
-	// Output: found at cost 0.36: income 32000 -> 35600 found at cost 1.22: income 28000 -> 33000 debt 6000 -> 2400
-	// already favourable none found
+	// Output:
+	// found at cost 0.36: income 32000 -> 35600
+	// found at cost 1.22: income 28000 -> 33000 debt 6000 -> 2400
+	// already favourable
+	// none found
 }

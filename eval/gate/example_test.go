@@ -22,5 +22,7 @@ func Example() {
 	report := gate.Judge(&gate.Gate{Checks: []gate.Check{check}}, result, nil)
 	fmt.Println(report.Verdict)
 	fmt.Println(report.Findings[0].Why)
-	// Output: PASS promises that break: 3 of 640 (0.47 %); at most 1.3 % with confidence 95 %, within the limit of 2 %
+	// Output:
+	// PASS
+	// promises that break: 3 of 640 (0.47 %); at most 1.3 % with confidence 95 %, within the limit of 2 %
 }

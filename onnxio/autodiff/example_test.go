@@ -28,7 +28,13 @@ func ExampleGradients() {
 		fmt.Println(n.Outputs, "=", n.Op, n.Inputs)
 	}
 	fmt.Println(dx[0], types[dx[0]])
-	// Output: [matmul] = MatMul [x w] [tanh] = Tanh [matmul] [d.shape] = Shape [tanh] [d.constantofshape] =
-	// ConstantOfShape [d.shape] [d.mul] = Mul [tanh tanh] [d.sub] = Sub [d.const d.mul] [d.gemm] = Gemm [d.sub w] d.gemm
-	// float[N,2]
+	// Output:
+	// [matmul] = MatMul [x w]
+	// [tanh] = Tanh [matmul]
+	// [d.shape] = Shape [tanh]
+	// [d.constantofshape] = ConstantOfShape [d.shape]
+	// [d.mul] = Mul [tanh tanh]
+	// [d.sub] = Sub [d.const d.mul]
+	// [d.gemm] = Gemm [d.sub w]
+	// d.gemm float[N,2]
 }
