@@ -24,10 +24,10 @@ const RowID = "#row:"
 func (r *Record) hasID() bool { return r.ID != "" && !strings.HasPrefix(r.ID, RowID) }
 
 // Alternatives are the same evaluation with other rules of who counts as a person, and About says why there is a doubt.
-// Where rules differ, a verdict rests on the stricter one. Rows that are equal, see [task.ReadOptions], may be copies, or
-// people who do not differ: when they are more than 1 % of the rows, or of those evaluated, and nobody has an ID,
-// distinct rows count once. Rows equal to one that g was calibrated on are left out. Both together are an alternative, too.
-// The argument says how people are told apart in them; nil for no groups.
+// Where rules differ, a verdict rests on the stricter one. Rows that are equal, see [task.ReadOptions], may be copies,
+// or people who do not differ: when they are more than 1 % of the rows, or of those evaluated, and nobody has an ID,
+// distinct rows count once. Rows equal to one that g was calibrated on are left out. Both together are an alternative,
+// too. The argument says how people are told apart in them; nil for no groups.
 func (r *Result) Alternatives(by *GroupBy) (all []Scenario, err error) {
 	known, copies := r.Records.Calibrated(), r.Records.copies
 	add := func(name, about string, distinct, others bool) {

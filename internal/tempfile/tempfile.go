@@ -36,8 +36,8 @@ func Remove(f *os.File) error {
 }
 
 // Lock keeps other processes that lock the path waiting until unlock is called: for as long as a file is read and
-// written again. A process that was killed meanwhile is waited for some seconds. Where no folder can be made, nothing is
-// locked.
+// written again. A process that was killed meanwhile is waited for some seconds. Where no folder can be made, nothing
+// is locked.
 func Lock(path string) (unlock func()) {
 	path += ".lock"
 	for tries := range 2000 {

@@ -191,7 +191,7 @@ func (c *Model) SeparateRows(ctx context.Context) error {
 	for i, number := range []func() float32{
 		func() float32 { return float32(rng.NormFloat64()) },
 		func() float32 { return float32(rng.NormFloat64() * math.Exp(2*rng.NormFloat64())) }, // columns as they are
-		func() float32 { return rng.Float32() },                                              // numbers that are indices are all 0
+		rng.Float32, // numbers that are indices are all 0
 	} {
 		if c.mixing != nil || t.rows < 2 || i == 2 && t.ran {
 			break

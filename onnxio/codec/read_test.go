@@ -142,7 +142,8 @@ func TestOldInputs(t *testing.T) {
 }
 
 func TestSparseInitializersAreNamed(t *testing.T) {
-	body := cat(msg(1, num(1, 2), num(2, 1), str(8, "s"), float32s(4, 5, 7)), msg(2, num(1, 2), num(2, 7), packed(7, 1, 5)))
+	values := msg(1, num(1, 2), num(2, 1), str(8, "s"), float32s(4, 5, 7))
+	body := cat(values, msg(2, num(1, 2), num(2, 7), packed(7, 1, 5)))
 	err := must.Err(codec.Read(file(str(2, "g"), msg(15, body)), ""))
 	must.Fail(t, err, `initializer "s" is sparse: export the model with dense weights`)
 }
