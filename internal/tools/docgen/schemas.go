@@ -78,7 +78,12 @@ func addMetrics(r *jsonschema.Reflector, s *jsonschema.Schema) {
 			continue
 		}
 		if _, ok := at.Properties.Get(last); !ok {
-			at.Properties.Set(last, &jsonschema.Schema{Ref: "#/$defs/" + values[m.Kind], Description: m.Definition})
+			value := number(reflect.TypeFor[eval.Float]())
+			if form, ok := values[m.Kind]; ok {
+				value = &jsonschema.Schema{Ref: "#/$defs/" + form}
+			}
+			value.Description = m.Definition
+			at.Properties.Set(last, value)
 		}
 	}
 }
