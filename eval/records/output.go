@@ -75,7 +75,9 @@ func NewFolder(path string, resume bool) (x *Output, old bool, err error) {
 		x.stale = slices.DeleteFunc(x.stale, func(path string) bool { return path == x.name() })
 	}
 	x.earlier.files = x.part.number
-	return x, old, nil
+	left, err := filepath.Glob(filepath.Join(path, ".cfq-*.tmp")) // of a run that was killed
+	x.stale = append(x.stale, left...)
+	return x, old, err
 }
 
 func countsName(folder string) string { return filepath.Join(folder, "rows.parquet") }
