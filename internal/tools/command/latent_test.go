@@ -150,7 +150,8 @@ func TestLatent(t *testing.T) {
 	if line := check(whole, "vd<=0.05"); line == "" || check(said, "vd<=0.05") != line {
 		t.Errorf("of records:\n%s\nin one piece:\n%s", said, whole)
 	}
-	w.tells(0, "VD(0.1)", with("compare", "model.onnx", "q=q.onnx", "t=t.onnx", "--rows", "rows.json", "--margins", "0.1")...)
+	w.tells(0, "VD(0.1)",
+		with("compare", "model.onnx", "q=q.onnx", "t=t.onnx", "--rows", "rows.json", "--margins", "0.1")...)
 	sums := with("summarize", "model.onnx", "q.onnx", "records/")
 	call(0, sums[:len(sums)-2]...)
 	other := w.read("decoder.onnx")

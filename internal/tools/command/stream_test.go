@@ -164,7 +164,9 @@ func TestStreamInterrupted(t *testing.T) {
 
 // The runtime aborts where memory ends.
 func TestStreamWaits(t *testing.T) {
-	for sent, want := range map[syscall.Signal]string{syscall.SIGINT: "exit status 130", syscall.SIGABRT: "signal: aborted"} {
+	for sent, want := range map[syscall.Signal]string{
+		syscall.SIGINT: "exit status 130", syscall.SIGABRT: "signal: aborted",
+	} {
 		c := streaming(t, "--stream")
 		must.Get(c.StdinPipe())(t)
 		c.Stderr = nil
