@@ -31,8 +31,7 @@ func TestDropCoverage(t *testing.T) {
 				for b := range n + 1 {
 					for c := range n - b + 1 {
 						chance := math.Exp(logs(n) - logs(b) - logs(c) - logs(n-b-c) + float64(b)*math.Log(p[0]) +
-							float64(c)*math.Log(p[1]) +
-							float64(n-b-c)*math.Log1p(-p[0]-p[1]))
+							float64(c)*math.Log(p[1]) + float64(n-b-c)*math.Log1p(-p[0]-p[1]))
 						d := Float(p[0] - p[1])
 						covered += chance * float64(count(all[b][c].Lo <= d && d <= all[b][c].Hi))
 					}

@@ -49,11 +49,9 @@ func TestFront(t *testing.T) {
 	dim := tk.Dim()
 	// Inputs: sex as -1 and 1, housing without the first value, employment as one-hot with a shift of 2 in its first
 	// input; the rest as it is. The layer in front of the loan model undoes it.
-	other := made(t, tk,
-		`"name": "sex",`, `"name": "sex", "inputs": [-1, 1],`,
-		`"name": "housing",`, `"name": "housing", "inputs": "drop_first",`,
-		`"name": "employment",`, `"name": "employment", "inputs": `+
-			`[[3,0,0,0,0],[2,1,0,0,0],[2,0,1,0,0],[2,0,0,1,0],[2,0,0,0,1]],`)
+	other := made(t, tk, `"name": "sex",`, `"name": "sex", "inputs": [-1, 1],`, `"name": "housing",`,
+		`"name": "housing", "inputs": "drop_first",`, `"name": "employment",`,
+		`"name": "employment", "inputs": `+`[[3,0,0,0,0],[2,1,0,0,0],[2,0,1,0,0],[2,0,0,1,0],[2,0,0,0,1]],`)
 	names := tk.InputNames()
 	w, b := make([]float32, (dim-1)*dim), make([]float32, dim)
 	k := 0
@@ -159,11 +157,9 @@ func TestFrontOfNumbers(t *testing.T) {
 	savings := &tk.Features[4]
 	must.Same(t, "savings", savings.Name)
 	spread := task.Decimal(savings.Number().Std)
-	other := made(t, tk,
-		`"name": "housing",`, `"name": "housing", "inputs": "index",`,
-		`"mean": 6263.57,`, `"log": 1, "spread": `+spread+`, "mean": 8.5,`,
-		`"std": 6094.39,`, `"std": 0.9,`,
-		`"name": "debt",`, `"name": "debt", "clip": [-5, 1e6],`)
+	other := made(t, tk, `"name": "housing",`, `"name": "housing", "inputs": "index",`, `"mean": 6263.57,`,
+		`"log": 1, "spread": `+spread+`, "mean": 8.5,`, `"std": 6094.39,`, `"std": 0.9,`, `"name": "debt",`,
+		`"name": "debt", "clip": [-5, 1e6],`)
 	names := tk.InputNames()
 	dim := len(names)
 	housing, saved := slices.Index(names, "housing=rent"), slices.Index(names, "savings")

@@ -29,8 +29,7 @@ func fixedModel() *graph.Model {
 		m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: name + "_y"})
 	}
 	transB := graph.IntAttr("transB", 1)
-	m.Graph.Inputs = append(m.Graph.Inputs,
-		graph.Value{Name: "x3", DType: graph.Float, Shape: graph.Fixed(1, 4, 6)},
+	m.Graph.Inputs = append(m.Graph.Inputs, graph.Value{Name: "x3", DType: graph.Float, Shape: graph.Fixed(1, 4, 6)},
 		graph.Value{Name: "d", DType: graph.Double, Shape: graph.Fixed(1, 6)})
 	out("rank3", "MatMul", []string{"x3", zeros("w", graph.Float, 6, 5)})
 	out("batch", "MatMul", []string{"x3", zeros("w", graph.Float, 2, 6, 5)})

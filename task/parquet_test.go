@@ -110,11 +110,16 @@ func TestParquetTypes(t *testing.T) {
 		"u":      parquet.Uint(64),
 	}
 	fixed := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfb, 0x2e} // -1234
-	rows := must.Get((&Data{}).rows(bytes.NewReader(writeParquet(t, columns,
-		[]any{true, int32(19716), int32(-1250), 0.1, fixed, float32(0.1), nil, "a,b", uint64(math.MaxUint64)},
-		[]any{false, int32(-1), int32(5), 1e300, make([]byte, 9), float32(3), "x", " y", uint64(0)},
-		[]any{false, int32(0), int32(100), math.NaN(), fixed, float32(1e-7), "x", "", uint64(7)},
-	))))(t)
+	rows := must.Get((&Data{}).rows(bytes.NewReader(writeParquet(t, columns, []any{
+		true, int32(19716), int32(-1250), 0.1,
+		fixed, float32(0.1), nil, "a,b", uint64(math.MaxUint64),
+	}, []any{
+		false, int32(-1), int32(5), 1e300, make([]byte, 9),
+		float32(3), "x", " y", uint64(0),
+	}, []any{
+		false, int32(0), int32(100), math.NaN(), fixed, float32(1e-7), "x", "",
+		uint64(7),
+	}))))(t)
 	for i, want := range []string{
 		"true|2023-12-25|-12.5|0.1|-1.234|0.1||a,b|18446744073709551615",
 		"false|1969-12-31|0.05|1e+300|0|3|x| y|0",

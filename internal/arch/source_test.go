@@ -97,12 +97,8 @@ func TestPackageComments(t *testing.T) {
 		if f.test {
 			continue
 		}
-		parsed, err := parser.ParseFile(
-			token.NewFileSet(),
-			f.path,
-			read(t, f.path),
-			parser.PackageClauseOnly|parser.ParseComments,
-		)
+		parsed, err := parser.ParseFile(token.NewFileSet(), f.path, read(t, f.path),
+			parser.PackageClauseOnly|parser.ParseComments)
 		if err != nil {
 			t.Error(err)
 			continue

@@ -192,13 +192,10 @@ func elementwiseSamples() (out []sample) {
 	for _, op := range []string{"Softmax", "LogSoftmax"} {
 		out = append(out, use(op, "N 4", ""), use(op, "2 3 2", "axis=1"), use(op, "3 2", "axis=0"), use(op, "3", ""))
 	}
-	return append(out,
-		use("Pow", "2 3 @-2~-0.3; 3=2 3 1", ""), use("Pow", "2 3; [2 3 1]", ""),
-		use("Mod", "3 :1.7 :-0.9 :0.4; 3 :0.5 :0.7 :-0.3", "fmod=1"),
-		use("Clip", "N 4 !-0.9 !0.9; * @-1~-0.8; * @0.8~1", ""), use("Clip", "N 4 !-0.9; * @-1~-0.8", ""),
-		use("Clip", "N 4 !0.9; _; * @0.8~1", ""), use("Clip", "N 4", ""),
-		use("Where", "3?1 0 1; N 3; N 1", ""), use("Where", "2x3?1 0 1 0 0 1; 3; *", ""),
-	)
+	return append(out, use("Pow", "2 3 @-2~-0.3; 3=2 3 1", ""), use("Pow", "2 3; [2 3 1]", ""), use("Mod",
+		"3 :1.7 :-0.9 :0.4; 3 :0.5 :0.7 :-0.3", "fmod=1"), use("Clip", "N 4 !-0.9 !0.9; * @-1~-0.8; * @0.8~1", ""),
+		use("Clip", "N 4 !-0.9; * @-1~-0.8", ""), use("Clip", "N 4 !0.9; _; * @0.8~1", ""), use("Clip", "N 4", ""),
+		use("Where", "3?1 0 1; N 3; N 1", ""), use("Where", "2x3?1 0 1 0 0 1; 3; *", ""))
 }
 
 func productSamples() []sample {
@@ -295,9 +292,8 @@ func reduceSamples() (out []sample) {
 				use(op, x+"[0]", "keepdims=0"), use(op, "2 3 2; [0 2]", "keepdims=0"))
 		}
 	}
-	return append(out, use("ReduceSum", "N 3", "noop_with_empty_axes=1"), use("ReduceL1", "N 3 !0", ""),
-		use("ReduceProd", "2 3; [1]", ""),
-		use("ReduceProd", "2 5 :0 :1 :2 :0 :3 :1 :2 :0 :2 :1", "keepdims=0"))
+	return append(out, use("ReduceSum", "N 3", "noop_with_empty_axes=1"), use("ReduceL1", "N 3 !0", ""), use("ReduceProd",
+		"2 3; [1]", ""), use("ReduceProd", "2 5 :0 :1 :2 :0 :3 :1 :2 :0 :2 :1", "keepdims=0"))
 }
 
 func shapeSamples() []sample {

@@ -173,9 +173,8 @@ func TestDigest(t *testing.T) {
 func TestExternalFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.onnx")
-	must.Do(t, os.WriteFile(path, file(msg(5, outside("a", 4, "location", "w.bin", "offset", "0")),
-		msg(5, outside("b", 4, "location", "w.bin")), msg(5, outside("c", 4, "location", "sub/v.bin")), msg(5, str(8, "d"))),
-		0o600))
+	must.Do(t, os.WriteFile(path, file(msg(5, outside("a", 4, "location", "w.bin", "offset", "0")), msg(5, outside("b", 4,
+		"location", "w.bin")), msg(5, outside("c", 4, "location", "sub/v.bin")), msg(5, str(8, "d"))), 0o600))
 	want := []string{filepath.Join(dir, "sub", "v.bin"), filepath.Join(dir, "w.bin")}
 	must.Same(t, want, codec.ExternalFiles(path))
 	if got := codec.ExternalFiles(filepath.Join(dir, "missing")); got != nil {

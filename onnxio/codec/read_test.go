@@ -17,13 +17,9 @@ func linear() []byte {
 	value := func(name string, dims ...[]byte) []byte {
 		return cat(str(1, name), msg(2, msg(1, num(1, tFloat), msg(2, dims...))))
 	}
-	return file(
-		msg(1, str(1, "x"), str(1, "w"), str(2, "y"), str(3, "mm"), str(4, "MatMul")),
-		str(2, "linear"),
-		msg(5, num(1, 2), num(1, 1), num(2, tFloat), str(8, "w"), float32s(floatData, 3, 4)),
-		msg(11, value("x", msg(1, str(2, "N")), msg(1, num(1, 2)))),
-		msg(12, value("y", msg(1, num(1, -1)), msg(1))),
-	)
+	return file(msg(1, str(1, "x"), str(1, "w"), str(2, "y"), str(3, "mm"), str(4, "MatMul")), str(2, "linear"), msg(5,
+		num(1, 2), num(1, 1), num(2, tFloat), str(8, "w"), float32s(floatData, 3, 4)), msg(11, value("x", msg(1, str(2, "N")),
+		msg(1, num(1, 2)))), msg(12, value("y", msg(1, num(1, -1)), msg(1))))
 }
 
 func TestRead(t *testing.T) {
@@ -127,10 +123,9 @@ func TestTooMany(t *testing.T) {
 
 func TestOldInputs(t *testing.T) {
 	value := msg(2, msg(1, num(1, tFloat)))
-	data := cat(num(1, 3), msg(8, num(2, 9)), msg(7,
-		msg(1, str(1, "x"), str(1, "w"), str(2, "y"), str(4, "Mul")),
-		msg(5, num(1, 1), num(2, tFloat), str(8, "w"), float32s(floatData, 3)),
-		msg(11, str(1, "x"), value), msg(11, str(1, "w"), value), msg(12, str(1, "y"), value)))
+	data := cat(num(1, 3), msg(8, num(2, 9)), msg(7, msg(1, str(1, "x"), str(1, "w"), str(2, "y"), str(4, "Mul")), msg(5,
+		num(1, 1), num(2, tFloat), str(8, "w"), float32s(floatData, 3)), msg(11, str(1, "x"), value), msg(11, str(1, "w"),
+		value), msg(12, str(1, "y"), value)))
 	m := must.Get(codec.Read(data, ""))(t)
 	if in := m.Graph.DataInputs(); len(m.Graph.Inputs) != 2 || len(in) != 1 || in[0].Name != "x" {
 		t.Errorf("inputs %v, of data %v", m.Graph.Inputs, in)

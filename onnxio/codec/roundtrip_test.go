@@ -19,10 +19,9 @@ import (
 func TestUnknownFields(t *testing.T) {
 	secret := func(s string) []byte { return str(999, s) }
 	dims := msg(2, msg(1, num(1, 2), str(3, "CHANNEL")), msg(1, str(2, "N")), secret("in shape"))
-	function := msg(25, str(1, "F"), str(10, "d"), str(4, "p"), str(5, "q"), str(6, "alpha"),
-		msg(11, str(1, "beta"), num(3, 7)), msg(9, num(2, 17)), str(13, "overload"),
-		msg(7, str(1, "p"), str(2, "q"), str(4, "LeakyRelu"),
-			msg(5, str(1, "alpha"), num(20, 1), str(21, "alpha"))), secret("in function"))
+	function := msg(25, str(1, "F"), str(10, "d"), str(4, "p"), str(5, "q"), str(6, "alpha"), msg(11, str(1, "beta"),
+		num(3, 7)), msg(9, num(2, 17)), str(13, "overload"), msg(7, str(1, "p"), str(2, "q"), str(4, "LeakyRelu"), msg(5,
+		str(1, "alpha"), num(20, 1), str(21, "alpha"))), secret("in function"))
 	data := cat(num(1, 8), num(5, 3), msg(8, num(2, 17)), msg(14, str(1, "k"), str(2, "v")), secret("in model"),
 		msg(20, secret("training")), function,
 		msg(7, str(2, "g"), secret("in graph"), msg(14, str(1, "annotated")),

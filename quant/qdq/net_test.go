@@ -43,8 +43,7 @@ func net(seed uint64, widths ...int) *graph.Model {
 		for k := range b {
 			b[k] = float32(rng.NormFloat64() / 5)
 		}
-		g.Inits = append(g.Inits,
-			graph.FromFloats(fmt.Sprintf("w%d", i), w, int64(out), int64(in)),
+		g.Inits = append(g.Inits, graph.FromFloats(fmt.Sprintf("w%d", i), w, int64(out), int64(in)),
 			graph.FromFloats(fmt.Sprintf("b%d", i), b, int64(out)))
 		result := fmt.Sprintf("h%d", i)
 		if i == len(widths)-1 {

@@ -39,19 +39,9 @@ func browser(t *testing.T) context.Context {
 	if program == "" {
 		t.Fatal("there is no Chromium: install it or name it by CFQ_CHROMIUM")
 	}
-	options := append(
-		chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program),
-		chromedp.UserDataDir(t.TempDir()),
-		chromedp.NoSandbox,
-		chromedp.DisableGPU,
-		chromedp.Flag(
-			"disable-quic",
-			true,
-		),
-		chromedp.Flag("disable-component-update", true),
-		chromedp.WSURLReadTimeout(time.Minute),
-	)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program),
+		chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(time.Minute))
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(stop)
 	ctx, closeTab := chromedp.NewContext(ctx)
