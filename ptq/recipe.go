@@ -254,10 +254,7 @@ func assignments(settings []string) (values map[string]string, errs []error) {
 	return values, errs
 }
 
-func keyNames() (names []string) {
-	names = append(names, lists.Map(Keys(), func(k Key) string { return k.Name })...)
-	return names
-}
+func keyNames() []string { return lists.Map(Keys(), func(k Key) string { return k.Name }) }
 
 func (r *Recipe) apply(values map[string]string, forSeveral bool, fail func(key string, err error)) {
 	if r.Train != nil { // a copy of the recipe is left alone

@@ -126,7 +126,7 @@ func (c *calibration) profile(ctx context.Context) (*Profile, error) {
 	if !c.exactErrors(errorRows) {
 		p.Errors = errorsFirstOrder
 	}
-	p.BitWidths = append(p.BitWidths, lists.Map(quant.Formats(), func(f quant.Format) int { return f.Bits })...)
+	p.BitWidths = lists.Map(quant.Formats(), func(f quant.Format) int { return f.Bits })
 	factual, err := c.survey(ctx, p, pointsAt{"factual rows", points.Facts(), points.Facts(), classes})
 	if err != nil {
 		return nil, err

@@ -285,7 +285,7 @@ func (p *SweepPoint) describe(r *Result) error {
 	}
 	p.Bits, p.Stored, p.Bytes = r.Bits, r.Stored, r.Bytes
 	p.Warnings, p.Problems = r.Warnings, r.Verified.Problems
-	p.BitWidths = append(p.BitWidths, lists.Map(r.Layers, func(l Layer) float64 { return l.Bits })...)
+	p.BitWidths = lists.Map(r.Layers, func(l Layer) float64 { return l.Bits })
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
-	"cfq/internal/lists"
 	"cfq/internal/statistics"
 	"cfq/onnxio"
 	"cfq/task"
@@ -304,7 +303,9 @@ func (s *search) shortlist(ctx context.Context) ([]float64, error) {
 		slices.SortStableFunc(seen, func(a, b *Candidate) int {
 			return cmp.Or(cmp.Compare(a.Search.bound(), b.Search.bound()), cmp.Compare(b.Budget, a.Budget))
 		})
-		out = append(out, lists.Map(seen[:min(len(seen), 2)], func(c *Candidate) float64 { return c.Budget })...)
+		for _, c := range seen[:min(len(seen), 2)] {
+			out = append(out, c.Budget)
+		}
 		return out, nil
 	}
 	fine, err := first(max(minBudget, coarse-1+targetStep), coarse-targetStep, targetStep)

@@ -267,7 +267,9 @@ func (p *network) openCheckpoint(people *task.People) (*qat.Checkpoint, error) {
 	}
 	var found []bool
 	promised := cohort.Points(p.run.Promises)
-	found = append(found, lists.Map(promised, func(to []float32) bool { return to != nil })...)
+	for _, to := range promised {
+		found = append(found, to != nil)
+	}
 	settings := fmt.Sprintf("%v\n%s %d\n%+v\n%v %q %v", p.task.Latent, recipe, p.recipe.Train.Batch, p.run.Overrides,
 		people.Rows, people.IDs, people.Subgroups)
 	return qat.OpenCheckpoint(p.run.Checkpoint, p.engine, sum, string(p.task.JSON()), settings, people.X,
@@ -316,7 +318,7 @@ func (c *calibration) pruningScores(ctx context.Context, layers []quant.LayerInf
 	if c.net.recipe.Train.PruneBy == pruneMagnitude {
 		scores := make([][]float64, len(layers))
 		for i := range layers {
-			scores[i] = append(scores[i], lists.Map(layers[i].W, func(w float32) float64 { return math.Abs(float64(w)) })...)
+			scores[i] = lists.Map(layers[i].W, func(w float32) float64 { return math.Abs(float64(w)) })
 		}
 		return scores, nil
 	}

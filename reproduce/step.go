@@ -38,7 +38,9 @@ func (l *Lab) step(files []string, d *DataSet, form, command string, args ...[]s
 		return s
 	}
 	s := &labStep{files: files, args: append([]string{command}, slices.Concat(args...)...)}
-	s.beside = append(s.beside, lists.Map(d.Beside, func(name string) string { return l.data(d, name) })...)
+	for _, name := range d.Beside {
+		s.beside = append(s.beside, l.data(d, name))
+	}
 	if form == inCodes { // the task names them
 		s.beside = append(s.beside, l.path(d, encoderFile), l.path(d, decoderFile))
 	}

@@ -787,7 +787,9 @@ func (d *fileDecoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
 	if len(ranks) == 0 && len(d.Errs) == before {
 		d.Errorf(n, "the map is empty")
 	}
-	l.Map = append(l.Map, lists.Map(slices.Sorted(maps.Keys(ranks)), func(r float64) Pair { return ranks[r] })...)
+	for _, r := range slices.Sorted(maps.Keys(ranks)) {
+		l.Map = append(l.Map, ranks[r])
+	}
 }
 
 func (d *fileDecoder) rules(n ast.Node) {

@@ -245,7 +245,9 @@ func newRowHashes(c *columns) *rowHashes {
 	for _, tw := range c.twins {
 		read = append(read, tw[1]) // the same as the first
 	}
-	read = append(read, lists.Map(c.images, func(im imageColumn) int { return im.at })...)
+	for _, im := range c.images {
+		read = append(read, im.at)
+	}
 	h := &rowHashes{}
 	for i := range c.names {
 		if !slices.Contains(read, i) {
@@ -253,7 +255,9 @@ func newRowHashes(c *columns) *rowHashes {
 		}
 	}
 	slices.SortStableFunc(h.at, func(a, b int) int { return cmp.Compare(c.names[a], c.names[b]) })
-	h.names = append(h.names, lists.Map(h.at, func(i int) string { return c.names[i] })...)
+	for _, i := range h.at {
+		h.names = append(h.names, c.names[i])
+	}
 	return h
 }
 

@@ -178,7 +178,9 @@ func (rd *peopleReader) columns(names []string, header bool, unreadable map[stri
 		rd.hashes = newRowHashes(cols)
 		rd.people.OtherColumns = rd.hashes.names
 	}
-	rd.keep = append(rd.keep, lists.Map(rd.o.Keep, func(name string) int { return slices.Index(names, name) })...)
+	for _, name := range rd.o.Keep {
+		rd.keep = append(rd.keep, slices.Index(names, name))
+	}
 	for _, name := range t.Data.Subgroups {
 		if !cols.encoded {
 			rd.people.Subgroups = append(rd.people.Subgroups, Subgroup{Feature: name, Open: true})
@@ -280,7 +282,9 @@ func (t *Task) resolve(names []string, codes bool, unreadable map[string]string)
 		return i
 	}
 	if c.encoded {
-		c.features = append(c.features, lists.Map(inputs, func(in string) int { return need(in, "model input") })...)
+		for _, in := range inputs {
+			c.features = append(c.features, need(in, "model input"))
+		}
 	} else {
 		for i := range t.Features {
 			f := &t.Features[i]
@@ -299,7 +303,9 @@ func (t *Task) resolve(names []string, codes bool, unreadable map[string]string)
 		for _, f := range t.Data.Filter {
 			c.filter = append(c.filter, need(f.Column, "data.filter"))
 		}
-		c.groups = append(c.groups, lists.Map(t.Data.Subgroups, func(g string) int { return need(g, "data.subgroups") })...)
+		for _, g := range t.Data.Subgroups {
+			c.groups = append(c.groups, need(g, "data.subgroups"))
+		}
 	}
 	if t.Data.ID != "" {
 		c.id = append(c.id, need(t.Data.ID, "data.id"))
@@ -395,7 +401,9 @@ func (rd *peopleReader) row(rec []string, line int) {
 	for i, at := range rd.cols.groups {
 		rd.group(&p.Subgroups[i], rec[at])
 	}
-	p.IDs = append(p.IDs, lists.Map(rd.cols.id, func(at int) string { return strings.Clone(plainID(rec[at])) })...)
+	for _, at := range rd.cols.id {
+		p.IDs = append(p.IDs, strings.Clone(plainID(rec[at])))
+	}
 	if rd.hashes != nil {
 		p.Content = append(p.Content, rd.hashes.content(p.X[start:], p.Labels[len(p.Labels)-1]))
 		p.Others = append(p.Others, rd.hashes.others(rec, rd.missing))

@@ -15,7 +15,6 @@ import (
 	"cfq/eval/records"
 	"cfq/eval/report"
 	"cfq/internal/cli"
-	"cfq/internal/lists"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
@@ -175,7 +174,9 @@ func (f *evaluationFlags) outputs() (paths []string) {
 
 func (f *evaluationFlags) inputs(models []string) []string {
 	known, _ := tables(f.tables) // an error is said when they are read
-	known = append(known, lists.Map(models, record.Path)...)
+	for _, p := range models {
+		known = append(known, record.Path(p))
+	}
 	return append(known, f.paths(models...)...)
 }
 

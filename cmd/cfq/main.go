@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
-	"cfq/internal/lists"
 )
 
 const hintSubcommands = "`cfq help` lists the subcommands"
@@ -128,7 +127,9 @@ func unknown(name string) error {
 		return cli.Usagef(hintSubcommands, "the first argument is a subcommand, not the flag %s", name)
 	}
 	names := []string{"help"}
-	names = append(names, lists.Map(commands(), func(c command) string { return c.name })...)
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
 	if s := cli.Suggest(name, names); s != "" {
 		return cli.Usagef(hintSubcommands, "unknown subcommand %q; did you mean %q?", name, s)
 	}

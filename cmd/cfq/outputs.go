@@ -22,9 +22,8 @@ import (
 	"cfq/quant/qdq"
 )
 
-func kindsOf[D any](views []report.View[D]) (all []string) {
-	all = append(all, lists.Map(views, func(v report.View[D]) string { return v.Name })...)
-	return all
+func kindsOf[D any](views []report.View[D]) []string {
+	return lists.Map(views, func(v report.View[D]) string { return v.Name })
 }
 
 type reportFile[D any] struct {

@@ -162,7 +162,7 @@ func described(m *onnxio.Model) *draft.Model {
 			return x, runError(err)
 		},
 	}
-	d.Sizes = append(d.Sizes, lists.Map(m.Input().Shape[1:], func(size graph.Dim) int { return int(size.Size) })...)
+	d.Sizes = lists.Map(m.Input().Shape[1:], func(size graph.Dim) int { return int(size.Size) })
 	for _, c := range m.Columns() {
 		d.Columns = append(d.Columns, draft.ModelColumn{
 			Name: c.Name, Values: c.Values, Impute: c.Blank, Text: c.DType == graph.String,

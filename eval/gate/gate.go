@@ -36,7 +36,6 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/metrics"
-	"cfq/internal/lists"
 	"cfq/internal/message"
 )
 
@@ -182,7 +181,9 @@ func (g *Gate) problems() []mistake {
 	seen := map[string]bool{}
 	for i := range g.Checks {
 		c := &g.Checks[i]
-		ps = append(ps, lists.Map(c.problems(), func(p mistake) mistake { return mistake{i, p.key, p.text} })...)
+		for _, p := range c.problems() {
+			ps = append(ps, mistake{i, p.key, p.text})
+		}
 		if seen[c.name()] {
 			key := "name"
 			if c.Name == "" {

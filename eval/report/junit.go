@@ -11,7 +11,6 @@ import (
 	"text/template"
 
 	"cfq/eval/gate"
-	"cfq/internal/lists"
 )
 
 //go:embed junit.xml
@@ -32,7 +31,9 @@ func junit(w io.Writer, d *Document) error {
 	}
 	properties := [][]string{{"verdict", string(g.Verdict)}}
 	add := func(name string, values ...string) {
-		properties = append(properties, lists.Map(values, func(v string) []string { return []string{name, v} })...)
+		for _, v := range values {
+			properties = append(properties, []string{name, v})
+		}
 	}
 	words := newSentences()
 	properties = append(properties, runBlock(words, &d.Run).Rows...)

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"cfq/eval"
-	"cfq/internal/lists"
 	"cfq/internal/message"
 )
 
@@ -41,7 +40,9 @@ func recipes(title string, rest bool, entries ...Entry) pageBlock {
 	var same [][]string
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		row := []string{k}
-		row = append(row, lists.Map(entries, func(e Entry) string { return orMissing(e.Recipe[k]) })...)
+		for _, e := range entries {
+			row = append(row, orMissing(e.Recipe[k]))
+		}
 		if slices.ContainsFunc(row[1:], func(s string) bool { return s != row[1] }) {
 			b.row(row...)
 		} else if rest {

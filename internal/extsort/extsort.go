@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"cfq/internal/lists"
 )
 
 // Limit is a limit for New that leaves a process of 500 MB room for everything else.
@@ -120,7 +118,9 @@ func (l *Lists) Reader(of int) io.Reader {
 	for _, p := range x.parts {
 		readers = append(readers, io.NewSectionReader(l.file, p.at, p.size))
 	}
-	readers = append(readers, lists.Map(x.held, func(b []byte) io.Reader { return bytes.NewReader(b) })...)
+	for _, b := range x.held {
+		readers = append(readers, bytes.NewReader(b))
+	}
 	return io.MultiReader(readers...)
 }
 

@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
-
-	"cfq/internal/lists"
 )
 
 const maxValues = 1 << 20
@@ -85,7 +83,9 @@ type run struct {
 // runs are the numbers with how often each occurs, ascending.
 func (v *Values) runs() []run {
 	runs := make([]run, 0, max(len(v.x), len(v.times)))
-	runs = append(runs, lists.Map(v.x, func(x float64) run { return run{x, 1} })...)
+	for _, x := range v.x {
+		runs = append(runs, run{x, 1})
+	}
 	for bits, n := range v.times {
 		runs = append(runs, run{math.Float64frombits(bits), n})
 	}

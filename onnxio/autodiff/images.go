@@ -135,7 +135,9 @@ func convTransposeType(c *Call) []graph.Type {
 		c.Fail("an image %v and a kernel %v", c.types[0], c.types[1])
 	}
 	out := graph.Shape{x[0], product(graph.Shape{w[1], {Size: group}})}
-	out = append(out, lists.Map(ws, func(w window) graph.Dim { return graph.Dim{Size: w.image} })...)
+	for _, w := range ws {
+		out = append(out, graph.Dim{Size: w.image})
+	}
 	return single(c.types[0].DType, out)
 }
 

@@ -203,7 +203,7 @@ func (w *inputWriter) oneHot(i int) string {
 func (c *Column) list(name string) graph.Attr {
 	attr := graph.Attr{Name: name + "_strings", Kind: graph.AttrStrings}
 	if c.DType == graph.String {
-		attr.Strings = append(attr.Strings, lists.Map(c.Values, func(s string) []byte { return []byte(s) })...)
+		attr.Strings = lists.Map(c.Values, func(s string) []byte { return []byte(s) })
 		return attr
 	}
 	return graph.Attr{Name: name + "_int64s", Kind: graph.AttrInts, Ints: c.numbers()}

@@ -98,7 +98,9 @@ func (w *mlOperator) imputer() error {
 	unknown := w.n.Float("replaced_value_float", 0)
 	if v == nil {
 		unknown = float32(w.n.Int("replaced_value_int64", 0))
-		v = append(v, lists.Map(w.n.Ints("imputed_value_int64s"), func(i int64) float32 { return float32(i) })...)
+		for _, i := range w.n.Ints("imputed_value_int64s") {
+			v = append(v, float32(i))
+		}
 	}
 	if v == nil {
 		return errors.New("it has no values to impute")

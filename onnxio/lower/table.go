@@ -59,7 +59,9 @@ func tabulate(ctx context.Context, m *graph.Model, z *preprocessing, o ort.Optio
 	t := &tables{z: z, rows: []categoryRow{{column: -1}}, inputs: m.Graph.DataInputs()}
 	for i := range z.columns {
 		t.from = append(t.from, len(t.rows))
-		t.rows = append(t.rows, lists.Map(z.columns[i].Values, func(v string) categoryRow { return categoryRow{i, v} })...)
+		for _, v := range z.columns[i].Values {
+			t.rows = append(t.rows, categoryRow{i, v})
+		}
 	}
 	if len(t.rows) > maxColumns {
 		return nil, fmt.Errorf("the columns have %d categories, more than %d", len(t.rows), maxColumns)

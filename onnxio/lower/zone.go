@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -480,7 +479,9 @@ func (z *preprocessing) lookup(n *graph.Node) {
 func (z *preprocessing) ranges() {
 	for _, t := range z.tables {
 		shifts := make([]int64, 0, len(t.elems)+1)
-		shifts = append(shifts, lists.Map(t.elems, func(e elem) int64 { return e.shift })...)
+		for _, e := range t.elems {
+			shifts = append(shifts, e.shift)
+		}
 		slices.Sort(shifts)
 		shifts = append(slices.Compact(shifts), t.rows)
 		for _, e := range t.elems {

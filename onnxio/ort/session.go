@@ -571,7 +571,9 @@ func fromValue(v ort.Value) (*graph.Tensor, error) {
 			return nil, err
 		}
 		t := &graph.Tensor{DType: graph.String, Dims: v.GetShape()}
-		t.Strings = append(t.Strings, lists.Map(list, func(s string) []byte { return []byte(s) })...)
+		for _, s := range list {
+			t.Strings = append(t.Strings, []byte(s))
+		}
 		return t, nil
 	case *ort.CustomDataTensor:
 		return nil, fmt.Errorf("has type %s, which cannot be read back; Cast it in the model", graph.DType(v.DataType()))

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/onnxio/graph"
 	"cfq/task"
@@ -303,7 +302,9 @@ func (b *netBuilder) random(l *netLayer, gain float64) []string {
 		w[i] = float32(b.rng.NormFloat64() * math.Sqrt(gain/float64(l.weights())))
 	}
 	dims := []int64{int64(l.out), int64(l.in)}
-	dims = append(dims, lists.Map(l.kernel, func(k int) int64 { return int64(k) })...)
+	for _, k := range l.kernel {
+		dims = append(dims, int64(k))
+	}
 	weight, bias := fmt.Sprintf("%d.weight", b.n), fmt.Sprintf("%d.bias", b.n)
 	return []string{
 		b.Const(graph.FromFloats(weight, w, dims...)),

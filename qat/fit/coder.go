@@ -63,7 +63,7 @@ func (f *fit) code() (err error) {
 	for i, v := range f.own.X {
 		sums[i%len(sums)] += float64(v)
 	}
-	c.mean = append(c.mean, lists.Map(sums, func(v float64) float32 { return float32(v / float64(f.own.N)) })...)
+	c.mean = lists.Map(sums, func(v float64) float32 { return float32(v / float64(f.own.N)) })
 	f.coder = c
 	f.net.Code = qat.Code{Value: codeName, Attributes: len(f.o.Attributes), Low: c.low, High: c.high}
 	if len(f.o.Attributes) == 0 {

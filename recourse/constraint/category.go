@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"cfq/internal/lists"
 	"cfq/task"
 )
 
@@ -15,7 +14,9 @@ func (u *Feature) compileGroup(f *task.Feature, e *task.OneHot) {
 	known := slices.DeleteFunc(task.AllRows(f.Width), u.notKnown)
 	near := make([][]int, f.Width)
 	for i, ranks := range u.places(f, len(known)) {
-		near[known[i]] = append(near[known[i]], lists.Map(ranks, func(to int) int { return known[to] })...)
+		for _, to := range ranks {
+			near[known[i]] = append(near[known[i]], known[to])
+		}
 	}
 	if f.Transitions == nil {
 		var fromMissing []int // which has no place to count from

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"cfq/internal/lists"
 	"cfq/task"
 )
 
@@ -15,11 +14,15 @@ func (u *Feature) compileNumeric(f *task.Feature, n *task.Standardized) {
 	u.lo, u.hi = encode(f.Bounds[0]), encode(f.Bounds[1])
 	u.up = min(u.up, f.MaxIncrease/n.Unit(), f.MaxChange/n.Unit(), far)
 	u.down = min(u.down, f.MaxDecrease/n.Unit(), f.MaxChange/n.Unit(), far)
-	u.missing = append(u.missing, lists.Map(n.Missing, n.ToInput)...)
+	for _, v := range n.Missing {
+		u.missing = append(u.missing, n.ToInput(v))
+	}
 	switch {
 	case n.Ordinal && len(n.Levels) > 0:
 		u.form = discrete
-		u.values = append(u.values, lists.Map(n.Levels, encode)...)
+		for _, v := range n.Levels {
+			u.values = append(u.values, encode(v))
+		}
 		slices.Sort(u.values)
 		u.values = slices.Compact(u.values)
 	case n.Ordinal && f.Step == 0:

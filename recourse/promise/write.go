@@ -164,7 +164,9 @@ func (c *Columns) column(name string) string {
 
 func (c *Columns) texts(dst []string, x []float32) ([]string, error) {
 	if c.t.Encoded {
-		dst = append(dst, lists.Map(x, decimal)...)
+		for _, v := range x {
+			dst = append(dst, decimal(v))
+		}
 		return dst, nil
 	}
 	for k, features := range c.features {

@@ -9,7 +9,6 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
-	"cfq/internal/lists"
 	"cfq/task"
 )
 
@@ -88,7 +87,9 @@ func (s *scaling) apply(t *task.Task, people *task.People) []float32 {
 		if std == 0 {
 			var raw []float64
 			for row := range people.N {
-				raw = append(raw, lists.Map(c.At, func(at int) float64 { return n.FromInput(people.X[row*people.Dim+at]) })...)
+				for _, at := range c.At {
+					raw = append(raw, n.FromInput(people.X[row*people.Dim+at]))
+				}
 			}
 			if mean, std = stat.PopMeanStdDev(raw, nil); s.between {
 				mean, std = slices.Min(raw), slices.Max(raw)-slices.Min(raw)

@@ -14,7 +14,6 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
-	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -174,7 +173,9 @@ func (s *Scores) predicted(logits []float32) []float64 {
 	if len(logits) == 1 {
 		row = append(row, 0)
 	}
-	row = append(row, lists.Map(logits, func(v float32) float64 { return float64(v) })...)
+	for _, v := range logits {
+		row = append(row, float64(v))
+	}
 	switch {
 	case s.Probabilities:
 		softmax(row)

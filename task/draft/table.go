@@ -100,7 +100,9 @@ func (t *table) add(rec []string, whole bool) {
 		return
 	}
 	if t.cols == nil {
-		t.cols = append(t.cols, lists.Map(t.Names, newColumn)...)
+		for _, name := range t.Names {
+			t.cols = append(t.cols, newColumn(name))
+		}
 	}
 	for i, field := range rec {
 		t.cols[i].add(field)
@@ -286,7 +288,9 @@ func look(c *fieldCounts) *profile {
 		}
 	}
 	p.points = slices.Sorted(maps.Keys(rows))
-	p.weights = append(p.weights, lists.Map(p.points, func(v float64) float64 { return rows[v] })...)
+	for _, v := range p.points {
+		p.weights = append(p.weights, rows[v])
+	}
 	return p
 }
 
