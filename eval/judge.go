@@ -156,26 +156,6 @@ func (p *Proof) Certified() bool { return p != nil && p.Lower > 0 }
 // them; the result has one Proof for each row. It must be sound for the models as ONNX Runtime runs them.
 type Prover func(ctx context.Context, points, half []float32, n int) ([]Proof, error)
 
-// Perturbation is a way to measure the logit perturbation eps around a recourse point u, in logits:
-// the largest difference, over the classes, between the two models' logits.
-//
-// References: "Empirical estimation of logit perturbation" and "Bounding logit perturbation from quantization error".
-type Perturbation string
-
-// The perturbations.
-const (
-	AtPoint    Perturbation = "point"       // of the two models at u
-	InBall     Perturbation = "ball"        // the largest of u and samples of the l2 ball around it: eps hat
-	FirstOrder Perturbation = "first_order" // at u, plus the radius times the norm of the difference's gradient
-)
-
-// Perturbations lists them in the order of the reports.
-func Perturbations() []Perturbation { return []Perturbation{AtPoint, InBall, FirstOrder} }
-
-// Perturber measures logit perturbations. points are n rows of dim model inputs; the result has one row for
-// each, with one number for each of Perturbations, undefined where the model's graph has none.
-type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, error)
-
 // Neighbourhood says how those of f's recourse points are measured; nothing of them when neither function is set.
 type Neighbourhood struct {
 	Prove   Prover

@@ -189,7 +189,7 @@ func (d *evaluation) certify(ctx context.Context, o *eval.Options) error {
 	}
 	d.closers = append(d.closers, c)
 	o.Radius = d.f.certify
-	o.Perturb = c.Perturb(o.Radius, ballSamples, o.Seed)
+	o.Perturb = eval.PerturbationBetween(d.models[0], d.models[1], o.Radius, ballSamples, o.Seed)
 	if err := c.Check(); err != nil {
 		d.warn("nothing can be proved: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return nil
