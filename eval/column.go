@@ -32,7 +32,7 @@ func (l Layout) Columns() []string {
 		at := "@" + strconv.FormatFloat(t, 'g', -1, 64)
 		named("", at, promise...)
 		named("quant_", at, promise...)
-		named("", at, "dir_sim", "act_overlap", "pixel_distance", "certified_lower", "certified_apart", "perturbation")
+		named("", at, "dir_sim", "act_overlap", "pixel_distance", "perturbation")
 	}
 	return all
 }
@@ -41,7 +41,7 @@ func (l Layout) Columns() []string {
 // *recourse.Status, *[]float32, *[]uint64 or *[]Float; nil where the record has no such cell. A bool, which a Blank
 // record does not have, follows from other cells: it is written, and not read.
 func (l Layout) Cells(r *Record) []any {
-	all := make([]any, 0, 32+len(l.Attributes)+20*len(l.Margins))
+	all := make([]any, 0, 32+len(l.Attributes)+18*len(l.Margins))
 	all = append(all, &r.ID, &r.Row, &r.Line, &r.Hash, &r.Others, &r.Label, &r.X, &r.Full, &r.Quant, &r.Evaluated)
 	for i := range l.Attributes {
 		if i < len(r.Groups) {
@@ -69,15 +69,12 @@ func (l Layout) Cells(r *Record) []any {
 
 func (s *Step) appendCells(all []any) []any {
 	if s == nil {
-		return append(all, make([]any, 20)...)
+		return append(all, make([]any, 18)...)
 	}
 	all = s.Quant.appendCells(s.Full.appendCells(all))
-	other := [...]any{&s.DirSim, &s.Overlap, nil, nil, nil, &s.Perturbed}
+	other := [...]any{&s.DirSim, &s.Overlap, nil, &s.Perturbed}
 	if s.Pixels != 0 {
 		other[2] = &s.Pixels
-	}
-	if s.Proof != nil {
-		other[3], other[4] = &s.Proof.Lower, &s.Proof.Apart
 	}
 	return append(all, other[:]...)
 }
@@ -104,7 +101,6 @@ func (l Layout) Blank() Record {
 	for i := range r.Steps {
 		r.Steps[i] = Step{
 			Full: issued, Quant: issued, DirSim: undefined(), Overlap: undefined(), Pixels: undefined(),
-			Proof: &Proof{undefined(), undefined()},
 		}
 	}
 	return r
@@ -119,11 +115,7 @@ func (r *Record) Settle() {
 		r.Steps, r.First = nil, Promise{}
 	}
 	for i := range r.Steps {
-		s := &r.Steps[i]
-		if math.IsNaN(float64(s.Proof.Lower)) && math.IsNaN(float64(s.Proof.Apart)) {
-			s.Proof = nil
-		}
-		if math.IsNaN(float64(s.Pixels)) {
+		if s := &r.Steps[i]; math.IsNaN(float64(s.Pixels)) {
 			s.Pixels = 0
 		}
 	}

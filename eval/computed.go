@@ -30,7 +30,7 @@ var computedMetrics = sync.OnceValue(func() (all []*computed) {
 	by.promises()
 	by.actions()
 	by.margins()
-	by.neighbourhoods()
+	by.perturbations()
 	by.decisions()
 	by.files()
 	return all
@@ -137,14 +137,7 @@ func (by computations) margins() {
 	}
 }
 
-func (by computations) neighbourhoods() {
-	by.share("certified.share", func(v recordView) (bool, bool) { return v.at.Proof.Certified(), v.at.Proof != nil })
-	apart := sampleOf(metrics.Lower, true, func(v recordView) (float64, bool) {
-		return float64(orZero(v.at.Proof).Apart), v.at.Proof != nil
-	})
-	by.of(apart, "certified.", map[string]statistic{"apart": quantile(0.5)})
-	radius := sampleOf(metrics.Lower, true, func(v recordView) (float64, bool) { return v.s.Radius, v.at.Proof != nil })
-	by.of(radius, "certified.", map[string]statistic{"radius": largest()})
+func (by computations) perturbations() {
 	for kind, name := range Perturbations() {
 		prefix := "perturbation." + string(name) + "."
 		by.of(perturbed(kind, func(eps float64, _, _ bool) (float64, bool) { return eps, true }), prefix,

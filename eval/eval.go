@@ -47,9 +47,10 @@ type Options struct {
 	OneSided bool
 	// Noise is the number of people, drawn by Seed, whose recourse under f is solved a second time with other
 	// random numbers: CRG of a model against itself. 0 = none. It has no meaning with promises.
-	Noise int
-	Neighbourhood
-	Workers  int // of the solver unless Solver.Workers is set
+	Noise    int
+	Perturb  Perturber // measures the logit perturbation around f's recourse points; nil leaves it out
+	Radius   float64   // of Perturb, in model-input units
+	Workers  int       // of the solver unless Solver.Workers is set
 	Progress func(Event)
 	// OnRecords, if set, is given the records of each batch; it must not keep them. Its error ends the run.
 	OnRecords func(b *Batch, s *Settings, records []Record) error
@@ -80,7 +81,7 @@ func Compare(ctx context.Context, f, g recourse.Model, b *Batch, o Options) (*Re
 	if s := b.solution; s != nil {
 		of := s.o
 		of.Workers, of.Solver.Workers, of.Progress = o.Workers, o.Solver.Workers, o.Progress
-		of.Neighbourhood, of.Noise = o.Neighbourhood, o.Noise
+		of.Perturb, of.Radius, of.Noise = o.Perturb, o.Radius, o.Noise
 		o = of
 	}
 	records, settings, err := Measure(ctx, f, []recourse.Model{g}, b.Source(), o)

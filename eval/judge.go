@@ -76,7 +76,7 @@ func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []
 		}
 	}
 	for i := range s.o.Margins {
-		if err := o.measureNeighbourhoods(ctx, records, s, i); err != nil {
+		if err := o.measurePerturbations(ctx, records, s, i); err != nil {
 			return nil, err
 		}
 	}
@@ -140,70 +140,4 @@ func (s *solution) marginsUnder(ctx context.Context, other *solution) (func(p *p
 		}
 		return out
 	}, nil
-}
-
-// Proof is what is certain about the two models in a neighbourhood of a recourse point of f: the box of
-// Settings.Radius, in model-input units, around those inputs that stand for numbers which actions may change.
-type Proof struct {
-	Lower Float `json:"lower"` // no point has a smaller margin under g, in logits
-	Apart Float `json:"apart"` // nowhere do the two margins differ by more, in logits
-}
-
-// Certified says that g approves everywhere in the neighbourhood.
-func (p *Proof) Certified() bool { return p != nil && p.Lower > 0 }
-
-// Prover bounds margins. points are n rows of dim model inputs and half the half widths of the boxes around
-// them; the result has one Proof for each row. It must be sound for the models as ONNX Runtime runs them.
-type Prover func(ctx context.Context, points, half []float32, n int) ([]Proof, error)
-
-// Neighbourhood says how those of f's recourse points are measured; nothing of them when neither function is set.
-type Neighbourhood struct {
-	Prove   Prover
-	Perturb Perturber
-	Radius  float64 // in model-input units
-}
-
-// measureNeighbourhoods adds to the records of the people of s what holds around their recourse points at the i-th
-// required margin.
-func (o *Options) measureNeighbourhoods(ctx context.Context, records []Record, s *solution, i int) error {
-	if o.Prove == nil && o.Perturb == nil {
-		return nil
-	}
-	var steps []*Step
-	var points, half []float32
-	for k, row := range s.rows {
-		step := &records[row].Steps[i]
-		if !step.Full.Exists() {
-			continue
-		}
-		steps = append(steps, step)
-		points = append(points, step.Full.Point...)
-		box := make([]float32, s.model.Dim())
-		for _, j := range s.set.Person(k).Numbers() {
-			box[j] = float32(o.Radius)
-		}
-		half = append(half, box...)
-	}
-	stage := fmt.Sprintf("neighbourhoods, margin %g", s.o.Margins[i])
-	o.Progress(Event{Stage: stage, Total: len(steps)})
-	if o.Prove != nil {
-		proofs, err := o.Prove(ctx, points, half, len(steps))
-		if err != nil {
-			return fmt.Errorf("%s: %w", stage, err)
-		}
-		for k, step := range steps {
-			step.Proof = &proofs[k]
-		}
-	}
-	if o.Perturb != nil {
-		eps, err := o.Perturb(ctx, points, len(steps))
-		if err != nil {
-			return fmt.Errorf("%s: %w", stage, err)
-		}
-		for k, step := range steps {
-			step.Perturbed = eps[k]
-		}
-	}
-	o.Progress(Event{Stage: stage, Done: len(steps), Total: len(steps)})
-	return nil
 }

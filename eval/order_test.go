@@ -83,15 +83,8 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 	const n = 80
 	g := analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}
 	g.bend = func(x []float32) float64 { return 0.2 * math.Sin(9*float64(x[2])) }
-	around := Options{Neighbourhood: Neighbourhood{
+	around := Options{
 		Radius: 0.1,
-		Prove: func(_ context.Context, points, _ []float32, n int) ([]Proof, error) {
-			proofs := make([]Proof, n)
-			for i := range proofs {
-				proofs[i] = Proof{Float(points[3*i+1]), Float(math.Abs(float64(points[3*i])))}
-			}
-			return proofs, nil
-		},
 		Perturb: func(_ context.Context, points []float32, n int) ([][]Float, error) {
 			eps := make([][]Float, n)
 			for i := range eps {
@@ -100,7 +93,7 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 			}
 			return eps, nil
 		},
-	}}
+	}
 	x, _ := crowdWithCopies(n, 3, false)
 	promises := map[string][]recourse.Action{"issued": given(n, x.X, 5)}
 	for name, o := range map[string]Options{
@@ -194,8 +187,7 @@ func oddRecords(rt *rapid.T) (records []Record) {
 			if step.Full.Exists() && step.Quant.Exists() {
 				step.DirSim, step.Overlap = value.Draw(rt, "similarity"), value.Draw(rt, "overlap")
 			}
-			if rapid.Bool().Draw(rt, "proof") {
-				step.Proof = &Proof{value.Draw(rt, "lower"), rapid.SampledFrom([]Float{1, 2, undefined()}).Draw(rt, "apart")}
+			if rapid.Bool().Draw(rt, "perturbed") {
 				step.Perturbed = []Float{value.Draw(rt, "eps"), 1, undefined()}
 			}
 			x.Steps = append(x.Steps, step)

@@ -135,3 +135,29 @@ func gradientNorms(ctx context.Context, f, g *classifier.Model, points []float32
 	}
 	return out, nil
 }
+
+// measurePerturbations adds the logit perturbation at the recourse points of s at the i-th required margin to the
+// records of its people.
+func (o *Options) measurePerturbations(ctx context.Context, records []Record, s *solution, i int) error {
+	if o.Perturb == nil {
+		return nil
+	}
+	var steps []*Step
+	var points []float32
+	for _, row := range s.rows {
+		if step := &records[row].Steps[i]; step.Full.Exists() {
+			steps, points = append(steps, step), append(points, step.Full.Point...)
+		}
+	}
+	stage := fmt.Sprintf("logit perturbation, margin %g", s.o.Margins[i])
+	o.Progress(Event{Stage: stage, Total: len(steps)})
+	eps, err := o.Perturb(ctx, points, len(steps))
+	if err != nil {
+		return fmt.Errorf("%s: %w", stage, err)
+	}
+	for k, step := range steps {
+		step.Perturbed = eps[k]
+	}
+	o.Progress(Event{Stage: stage, Done: len(steps), Total: len(steps)})
+	return nil
+}

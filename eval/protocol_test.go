@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,23 +153,9 @@ func everything(t *testing.T, progress func(Event)) *Result {
 	g.b -= 0.06
 	r := compare(t, original, g, crowd(200, 1), Options{
 		Progress: progress, Noise: 20,
-		Neighbourhood: Neighbourhood{
-			Radius: 0.1, Prove: func(_ context.Context, points, half []float32, n int) ([]Proof, error) {
-				proofs := make([]Proof, n)
-				for i := range proofs {
-					if len(points) != 3*n || half[3*i] != 0.1 || half[3*i+2] != 0 {
-						t.Errorf("%d points of %d numbers, half widths %v", n, len(points), half[3*i:3*i+3])
-					}
-					proofs[i] = Proof{Lower: Float(i%2) - 0.5, Apart: Float(i)}
-				}
-				return proofs, nil
-			}, Perturb: func(_ context.Context, _ []float32, n int) ([][]Float, error) {
-				eps := make([][]Float, n)
-				for i := range eps {
-					eps[i] = []Float{0.01, 0.02, 0.03}
-				}
-				return eps, nil
-			},
+		Perturb: func(_ context.Context, points []float32, n int) ([][]Float, error) {
+			must.Same(t, 3*n, len(points))
+			return slices.Repeat([][]Float{{0.01, 0.02, 0.03}}, n), nil
 		},
 	})
 	for i := range r.Margins {
@@ -226,7 +213,7 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 		got := r.Metric(&m, 0)
 		if x, ok := value.(float64); !ok || Float(x) != got.Value || got.N == 0 ||
 			!(got.Lo <= got.Value && got.Value <= got.Hi) {
-			// Nobody is safe inside a ball at margin 0, and nobody is safe by the layers' bound at all.
+			// Nobody is safe inside a ball at margin 0.
 			if m.ID != "perturbation.ball.broken_inside" || at == nil {
 				t.Errorf("metric %s: %v is in the result, the getter gives %+v", m.Key(), at, got)
 			}

@@ -421,9 +421,8 @@ type Step struct {
 	// Pixels is how far f's recourse point is from the person in the model's inputs, where recourse is found in a latent
 	// space; else 0.
 	Pixels Float `json:"pixel_distance,omitempty"`
-	// What is known of the neighbourhood of f's recourse point; nil unless it was asked for.
-	Proof     *Proof  `json:"proof,omitempty"`
-	Perturbed []Float `json:"perturbation,omitempty"` // logit perturbation by each of Perturbations
+	// Perturbed is the logit perturbation around f's recourse point by each of Perturbations; nil unless it was asked for.
+	Perturbed []Float `json:"perturbation,omitempty"`
 }
 
 func (s *Step) promise(quant bool) *Promise {

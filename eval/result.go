@@ -111,7 +111,7 @@ type Settings struct {
 	Issued     bool      `json:"issued_promises,omitempty"` // f's promises are Options.Promises
 	// g's own recourse was not computed, so nothing mirrored is known
 	OneSided bool    `json:"one_sided,omitempty"`
-	Radius   float64 `json:"radius,omitempty"` // of Certified and Perturbed, in model-input units
+	Radius   float64 `json:"radius,omitempty"` // of the logit perturbation, in model-input units
 	Solver   Solver  `json:"solver"`
 }
 

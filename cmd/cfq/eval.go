@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"cfq/eval"
-	"cfq/eval/certify"
 	"cfq/eval/footprint"
 	"cfq/eval/report"
 	"cfq/internal/cli"
@@ -37,7 +35,7 @@ func (f *evalFlags) variables() variables {
 
 func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
 	err := cmp.Or(f.stream.check(e.given, args, "data", "rows", "promises", "overrides", "sample", "by", "min-group",
-		"stress", "noise", "latency", "records", "resume", "report", "overwrite", "json", "certify"),
+		"stress", "noise", "latency", "records", "resume", "report", "overwrite", "json", "perturbation"),
 		arguments("eval", args, "FULL", "QUANTIZED"))
 	if err != nil {
 		return err
@@ -71,10 +69,8 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
 		}
 		o := d.options()
 		o.Margins, o.Noise = f.marginsOf(curve(d.task)...), f.noise
-		if e.given("certify") {
-			if err := d.certify(ctx, &o); err != nil {
-				return nil, err
-			}
+		if e.given("perturbation") {
+			d.perturb(&o)
 		}
 		return f.measure(ctx, d, o, list)
 	}
@@ -159,7 +155,7 @@ func (d *evaluation) stress(ctx context.Context, o eval.Options, r *eval.Result,
 	if err != nil {
 		return err
 	}
-	o.Noise, o.Prove, o.Perturb = 0, nil, nil
+	o.Noise, o.Perturb = 0, nil
 	for i := range list {
 		if err := list[i].Check(d.task, b.People, b.Promises != nil); err != nil {
 			return cli.WithCode(fmt.Errorf("--stress %w", err), cli.Unusable)
@@ -182,20 +178,10 @@ func (d *evaluation) quantized(i int, o eval.Options) recourse.Model {
 
 const ballSamples = 64
 
-func (d *evaluation) certify(ctx context.Context, o *eval.Options) error {
-	c, err := certify.Open(ctx, d.models[0].Model, d.models[1].Model, d.task.Target.Index)
-	if err != nil {
-		return runError(err)
-	}
-	d.closers = append(d.closers, c)
-	o.Radius = d.f.certify
+// perturb has the logit perturbation measured.
+func (d *evaluation) perturb(o *eval.Options) {
+	o.Radius = d.f.perturbation
 	o.Perturb = eval.PerturbationBetween(d.models[0], d.models[1], o.Radius, ballSamples, o.Seed)
-	if err := c.Check(); err != nil {
-		d.warn("nothing can be proved: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return nil
-	}
-	o.Prove = c.Prove
-	return nil
 }
 
 const timedRows = 8192

@@ -84,7 +84,7 @@ func (f *gateFlags) variables() variables {
 func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
 	err := refuseFlags(func(flag string) bool { return len(f.tables) > 0 && e.given(flag) },
 		"FLAG has no effect on --records: it is settled when they are made; cfq eval takes it",
-		"sample", "seed", "restarts", "certify")
+		"sample", "seed", "restarts", "perturbation")
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 	if f.confidence = g.Needs(f.promises != "").Confidence; d.tabled != nil {
 		d.tabled.settings.Confidence, d.tabled.o.Confidence = f.confidence, f.confidence
 	}
-	r, broken, err := d.measureFor(ctx, needs, d.e.given("certify"))
+	r, broken, err := d.measureFor(ctx, needs, d.e.given("perturbation"))
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (f *gateFlags) settleGroups(needed []string) {
 // measureFor measures what a gate needs. A quantized model that gives no numbers is no error of the command: it is
 // returned with a result of nobody.
 func (d *evaluation) measureFor(
-	ctx context.Context, needs gate.Needs, certify bool,
+	ctx context.Context, needs gate.Needs, perturbation bool,
 ) (_ *eval.Result, broken *eval.UndefinedError, err error) {
 	o := d.options()
 	o.Margins, o.OneSided = needs.Margins, !needs.Requires[metrics.Mirrored]
@@ -222,10 +222,8 @@ func (d *evaluation) measureFor(
 	if needs.Requires[metrics.Noise] {
 		o.Noise = noisePeople
 	}
-	if needs.Requires[metrics.Proofs] || needs.Requires[metrics.Perturbation] || certify {
-		if err := d.certify(ctx, &o); err != nil {
-			return nil, nil, err
-		}
+	if needs.Requires[metrics.Perturbation] || perturbation {
+		d.perturb(&o)
 	}
 	r, err := d.measure(ctx, o, nil, needs.Requires[metrics.Timing])
 	if !errors.As(err, &broken) || !broken.Quantized() {

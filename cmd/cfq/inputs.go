@@ -108,7 +108,7 @@ type evaluationFlags struct {
 	restarts      int
 	by            []string
 	minGroup      int
-	certify       float64
+	perturbation  float64
 	margins       []float64
 	confidence    float64 // two-sided, of all intervals
 	reports       []string
@@ -124,7 +124,7 @@ const noBy = "none"
 func (f *evaluationFlags) variables() variables {
 	return f.peopleFlags.variables().with(variables{
 		"sample": &f.sample, "other-original": &f.otherOriginal, "seed": &f.seed, "restarts": &f.restarts, "by": &f.by,
-		"min-group": &f.minGroup, "certify": &f.certify, "confidence": &f.confidence, "margins": &f.margins,
+		"min-group": &f.minGroup, "perturbation": &f.perturbation, "confidence": &f.confidence, "margins": &f.margins,
 		"records": &f.records, "report": repeated{&f.reports}, "overwrite": &f.overwrite,
 	})
 }

@@ -69,7 +69,6 @@ func (d *tailed) draw(rng *rand.Rand, n int, margins []float64) []eval.Record {
 			s := eval.Step{
 				Full: p, Quant: p, DirSim: eval.Float(1 / (1 + e)), Overlap: eval.Float(1 / (1 + e)),
 				Pixels:    eval.Float(e),
-				Proof:     &eval.Proof{Lower: 1, Apart: eval.Float(e)},
 				Perturbed: slices.Repeat([]eval.Float{eval.Float(e)}, 3),
 			}
 			s.Quant.Cost = eval.Float(cost * (1 + e))
@@ -112,7 +111,7 @@ func (d *tailed) atTruth(t float64) map[string]limit {
 		"margin_error.mean": {within, mean.x}, "margin_error.rms": most(d.rms), "margin_error.p95": p95,
 		"margin_error.p99": p99, "margin_error.max": most(d.quantile(1 - 1e-9)),
 		"margins_full.median": most(t), "margins_quant.median": least(t - d.quantile(0.5)),
-		"margins_quant.p05": least(t - d.quantile(0.95)), "certified.apart": median,
+		"margins_quant.p05":      least(t - d.quantile(0.95)),
 		"perturbation.point.p95": p95, "perturbation.ball.p95": p95, "perturbation.first_order.p95": p95,
 	}
 }

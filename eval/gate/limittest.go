@@ -63,7 +63,6 @@ func (s *limitTest) pValue(v eval.Value, c float64) float64 {
 
 func (s *limitTest) incomparable(now, before *eval.Settings) string {
 	ofPeople := s.PerMargin() || s.Requires == metrics.Mirrored || s.ID == "tau01"
-	near := s.Requires == metrics.Proofs || s.Requires == metrics.Perturbation
 	switch curve := s.ID == "tau01" || s.ID == "rtau01"; {
 	case curve && !slices.Equal(now.Margins, before.Margins): // it is interpolated between the required margins
 		return fmt.Sprintf("the required margins are %v, not %v: evaluate both at the same margins", before.Margins,
@@ -71,7 +70,7 @@ func (s *limitTest) incomparable(now, before *eval.Settings) string {
 	case ofPeople && now.Issued != before.Issued:
 		kind := map[bool]string{true: "issued", false: "computed"}
 		return fmt.Sprintf("the promises are %s, not %s", kind[before.Issued], kind[now.Issued])
-	case near && now.Radius != before.Radius:
+	case s.Requires == metrics.Perturbation && now.Radius != before.Radius:
 		return fmt.Sprintf("the radius is %g, not %g", before.Radius, now.Radius)
 	}
 	return ""

@@ -15,7 +15,6 @@ import (
 func absent() map[metrics.Requirement]string {
 	return map[metrics.Requirement]string{
 		metrics.Noise:        "no recourse was solved a second time",
-		metrics.Proofs:       "nothing was certified",
 		metrics.Perturbation: "the logit perturbation was not measured",
 		metrics.Timing:       "latency was not measured",
 		metrics.Footprint:    "the files were not measured",

@@ -164,7 +164,6 @@ func TestParts(t *testing.T) {
 				r.First = none
 				s := eval.Step{
 					Full: made(float64(i%2) - 0.5), Quant: none, DirSim: nan, Overlap: nan,
-					Proof:     &eval.Proof{Lower: 1, Apart: 1},
 					Perturbed: []eval.Float{0.01, 0.05 + eval.Float(i%2), 0.3},
 				}
 				if both {
@@ -202,7 +201,7 @@ func TestParts(t *testing.T) {
 	for i := range oneSided.Margins {
 		maps.DeleteFunc(oneSided.Margins[i].Values, func(id string, _ eval.Value) bool {
 			of, _, _ := strings.Cut(id, ".")
-			return of == "crg_noise" || of == "certified" || of == "perturbation"
+			return of == "crg_noise" || of == "perturbation"
 		})
 	}
 	for _, m := range metrics.All() {

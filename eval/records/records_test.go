@@ -90,7 +90,6 @@ func (d drawn) promise(points bool) eval.Promise {
 func (d drawn) step() eval.Step {
 	s := eval.Step{Full: d.promise(true), Quant: d.promise(true), DirSim: d.number(), Overlap: d.number()}
 	if d.flag() {
-		s.Proof = &eval.Proof{Lower: d.number(), Apart: eval.Float(math.Inf(1))}
 		for range eval.Perturbations() {
 			s.Perturbed = append(s.Perturbed, d.number())
 		}

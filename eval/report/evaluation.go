@@ -36,7 +36,7 @@ func evaluationPage(d *Document, full bool) *reportPage {
 		p.add(v.promises(), v.costs(), v.shape(), v.marginErrors(), v.spreads())
 	}
 	p.add(v.groups()...)
-	p.add(v.scenarios(), v.byMargin("Certificates", "certificates", "certified.share"), v.perturbations(),
+	p.add(v.scenarios(), v.perturbations(),
 		v.brokenPromises(), decisions(r), scores(r), v.footprint(), v.timing(), layers(d.Layers, full),
 		pageBlock{Title: "People", Left: 1, Fold: true, Rows: v.words.Rows("people", r)}, v.excluded(),
 		files(&d.Inputs, Entry{"original", d.Full, nil}, Entry{"quantized", d.Quantized, nil}), runBlock(v.words, &d.Run),
@@ -186,7 +186,7 @@ func (v *evaluationView) perturbations() pageBlock {
 			b.Rows = append(b.Rows, v.words.Rows("perturbation", map[string]any{"Of": values, "At": k, "T": a.Margin})...)
 		}
 	}
-	b.After = v.words.Lines("perturbations", nil)
+	b.After = v.words.Lines("perturbations", v)
 	return b
 }
 

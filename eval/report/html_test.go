@@ -90,7 +90,7 @@ func TestHTMLOrder(t *testing.T) {
 		`class="verdict bad">FAIL`, d.Title, "Of 5 checks 2 fail", `class="tiles"`, "Checks</h2>", "The promises</h2>",
 		"Warnings</h2>", "Promises by required margin t</h2>",
 		"Cost of the recourse</h2>", "Margins at the original&#39;s recourse points</h2>", "By sex</h2>",
-		"Other conditions</h2>", "Certificates</h2>", "Logit perturbation",
+		"Other conditions</h2>", "Logit perturbation",
 		"Broken promises", "Decisions</h2>", "Size and work</h2>", "Speed in ONNX Runtime",
 		"Layers of the quantized model</h2>", "Files</h2>", "How the quantized model was made</h2>",
 	} {

@@ -148,7 +148,7 @@ func oneSided() *Document {
 	for i := range records {
 		for k := range records[i].Steps {
 			s := &records[i].Steps[k]
-			s.Quant, s.DirSim, s.Overlap, s.Proof, s.Perturbed = nothing, nan, nan, nil, nil
+			s.Quant, s.DirSim, s.Overlap, s.Perturbed = nothing, nan, nan, nil
 		}
 	}
 	d.Result.Settings.OneSided = true

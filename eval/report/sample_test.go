@@ -44,9 +44,9 @@ func crowd(seed uint64, n int, margins []float64, noise float64) []eval.Record {
 				s.Quant.Cost = s.Full.Cost * eval.Float(1+0.05*rng.NormFloat64())
 				s.DirSim, s.Overlap = eval.Float(1-0.1*rng.Float64()), eval.Float(1-0.2*rng.Float64())
 			}
-			s.Proof = &eval.Proof{Lower: s.Full.Other - 0.05, Apart: eval.Float(0.1 + 0.02*rng.Float64())}
+			scale := 0.013 * (1 + rng.Float64())
 			for k := range eval.Perturbations() {
-				s.Perturbed = append(s.Perturbed, eval.Float(float64(k+1)*0.02*(1+rng.Float64())))
+				s.Perturbed = append(s.Perturbed, eval.Float(float64(k+1)*scale*(1+rng.Float64())))
 			}
 			r.Steps = append(r.Steps, s)
 		}
