@@ -1,16 +1,13 @@
 package recourse
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"cfq/recourse/constraint"
-	"cfq/recourse/mip"
 )
 
 // ExactOptions are the settings of Exact; the zero value is the default.
@@ -19,14 +16,7 @@ type ExactOptions struct {
 	Margin float64
 	// MaxPoints bounds the actions of one person that an exhaustive search looks at; 0 = 2 million.
 	MaxPoints int
-	// Solver solves mixed-integer programs; nil = there are none.
-	Solver *mip.Solver
-	// Time bounds the work on the programs of one person; 0 = 1 minute.
-	Time time.Duration
-	// Search has the restarts and the seed of the search that a program has to beat.
-	Search SolveOptions
-	// Workers bounds the pieces of people in flight; 0 = GOMAXPROCS. It does not change the result, unless a program runs
-	// out of time.
+	// Workers bounds the pieces of people in flight; 0 = GOMAXPROCS. It does not change the result.
 	Workers  int
 	Progress func(done, total int)
 }
@@ -40,12 +30,9 @@ const (
 	NotNeeded  Method = ""           // the person is favourable as they are
 	Affine     Method = "affine"     // branch and bound over an affine model
 	Exhaustive Method = "exhaustive" // all feasible actions, cheapest first
-	Program    Method = "program"    // a mixed-integer program over a network of Relu units
 	Search     Method = "search"     // Solve: nothing says that there is no cheaper action, or none
 	TooMany    Method = "none: more actions than the limit"
 	TooHard    Method = "none: branch and bound found no end"
-	TooLong    Method = "none: the mixed-integer program was not solved in time"
-	Undivided  Method = "none: a limit counts features that follow several others"
 	TooWide    Method = "none: numbers may change farther than is looked at; bounds make that less"
 	Refused    Method = "none: the model refuses what its weights promise, for rounding"
 )
@@ -63,6 +50,39 @@ type networkModel interface {
 	Network(ctx context.Context) (rows [][]float64, bias []float64, units int, why string, err error)
 }
 
+// network is a model of Relu units, see networkModel.
+type network struct {
+	rows  [][]float64
+	bias  []float64
+	units int
+}
+
+// networkOf returns the network that a model is. Why says what keeps the model from being affine.
+func networkOf(ctx context.Context, m Model) (_ *network, why string, err error) {
+	f, ok := m.(networkModel)
+	if !ok {
+		return nil, "the model is not affine", nil
+	}
+	n := &network{}
+	n.rows, n.bias, n.units, why, err = f.Network(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, "", context.Cause(ctx)
+	case err != nil:
+		return nil, err.Error(), nil
+	case why != "":
+		return nil, "the model is not affine: " + why, nil
+	case n.units > 0:
+		return n, fmt.Sprintf("the model is not affine: it has %d Relu units", n.units), nil
+	case len(n.rows) > 1:
+		return n, "the model is not affine: it has more than two classes", nil
+	}
+	return n, "", nil
+}
+
+// affine says whether the margin is affine.
+func (n *network) affine() bool { return n != nil && n.units == 0 && len(n.rows) == 1 }
+
 // ErrNotExact says that no exact method applies. The error around it names the features that are the reason.
 var ErrNotExact = errors.New("no exact method applies")
 
@@ -73,8 +93,6 @@ var ErrNotExact = errors.New("no exact method applies")
 //     the limit and rules, its bound the Lagrangian dual. The cost is least to a relative 1e-7, as far as float32 goes.
 //   - Any model, when all features that people can change are discrete: all feasible actions in the order of their
 //     cost, until the first one that the model accepts.
-//   - A network of Relu units, when the cost is linear and a solver of mixed-integer programs is installed: the cost is
-//     least to a relative 1e-5.
 //
 // What is found is judged by the model itself. When no method comes to an end for a person, they have the status
 // NoneFound, and the Method says why. When no method applies to the model and the task at all, the error wraps
@@ -86,13 +104,10 @@ func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, o Exact
 	if err != nil {
 		return nil, nil, err
 	}
-	o.MaxPoints, o.Time = defaulted(o.MaxPoints, 2_000_000), cmp.Or(o.Time, time.Minute)
+	o.MaxPoints = defaulted(o.MaxPoints, 2_000_000)
 	net, why, err := networkOf(ctx, m)
 	if err != nil {
 		return nil, nil, fmt.Errorf("recourse: %w", err)
-	}
-	if net != nil && o.Solver == nil {
-		why = "the model is a network, and " + mip.ErrNone.Error()
 	}
 	if why := a.Unordered(); why != "" {
 		return nil, nil, fmt.Errorf("recourse: %w: %s", ErrNotExact, why)
@@ -120,7 +135,7 @@ func (e *exactSearch) noMethod(a *constraint.Set) string {
 			names = append(names, fmt.Sprintf("%q", u.Name))
 		}
 	}
-	why := e.noProgram(a)
+	why := e.why
 	if e.net.affine() {
 		why = a.Separable()
 	}
@@ -140,8 +155,7 @@ type exactSearch struct {
 	a       *constraint.Set
 	o       ExactOptions
 	net     *network // nil when the model is none
-	why     string   // there is no program
-	off     float64  // how far the network's margins of the people are from the model's
+	why     string   // the model is not affine
 	slack   float64  // how far above the required margin the search aims
 	x       []float32
 	first   int // row of the first person
@@ -156,10 +170,7 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 	if err := call(dim, len(actions), margins, nil, err); err != nil {
 		return err
 	}
-	if e.off = e.net.off(e.x, margins); e.off > maxOff {
-		e.why = "the network that was read off the model has other margins"
-	}
-	var linear, counted, programmed []int
+	var linear, counted []int
 	for i, m := range margins {
 		actions[i] = Action{Status: AlreadyFavourable, Point: row(x, i, dim), Delta: make([]float32, dim), Margin: float64(m)}
 		if valid(m, float32(e.o.Margin)) {
@@ -170,9 +181,7 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 		case e.net.affine() && a.Separable() == "":
 			linear = append(linear, i)
 		case !hasFreeNumbers(a):
-			counted = append(counted, i) // who have few actions need no program
-		case e.noProgram(a) == "":
-			programmed = append(programmed, i)
+			counted = append(counted, i)
 		default:
 			methods[i] = Method("none: " + e.noMethod(a))
 		}
@@ -180,38 +189,8 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 	if err := e.affine(linear); err != nil {
 		return err
 	}
-	most := e.o.MaxPoints
-	if e.noProgram(e.a) == "" {
-		most = min(most, fewPoints)
-	}
-	if err := e.exhaustive(counted, most); err != nil {
-		return err
-	}
-	many := slices.DeleteFunc(counted, func(i int) bool { return methods[i] != TooMany })
-	for _, i := range many {
-		if e.noProgram(e.a.Person(first+i)) == "" {
-			programmed = append(programmed, i)
-		}
-	}
-	if err := e.program(programmed); err != nil {
-		return err
-	}
-	if most == e.o.MaxPoints {
-		return nil
-	}
-	many = slices.DeleteFunc(many, func(i int) bool { return methods[i].Proved() })
-	why := slices.Clone(methods)
-	err = e.exhaustive(many, e.o.MaxPoints)
-	for _, i := range many {
-		if !methods[i].Proved() {
-			methods[i] = why[i] // what the program said tells what to do
-		}
-	}
-	return err
+	return e.exhaustive(counted, e.o.MaxPoints)
 }
-
-// fewPoints is how many actions are looked at before a program, which is mostly faster than more of them.
-const fewPoints = 20_000
 
 // hasFreeNumbers says whether a feature changes without steps.
 func hasFreeNumbers(a *constraint.Set) bool {

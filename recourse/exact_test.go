@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -24,6 +25,28 @@ func (f *affine) Network(context.Context) (rows [][]float64, bias []float64, uni
 }
 
 type plain struct{ Model }
+
+// readable is a network that says so.
+type readable struct{ *mlp }
+
+func (f readable) Network(context.Context) (rows [][]float64, bias []float64, units int, why string, err error) {
+	for _, n := range f.sizes[1 : len(f.sizes)-1] {
+		units += n
+	}
+	first := 0 // column of the layer's inputs
+	for l, w := range f.w {
+		in := f.sizes[l]
+		for i := range f.sizes[l+1] {
+			row := make([]float64, f.sizes[0]+units)
+			for j := range in {
+				row[first+j] = float64(w[i*in+j])
+			}
+			rows, bias = append(rows, row), append(bias, float64(f.b[l][i]))
+		}
+		first += in
+	}
+	return rows, bias, units, "", nil
+}
 
 // drawAffine keeps slopes away from 0, where float32 weights make a difference in cost.
 func drawAffine(rng *rand.Rand, dim int, b float64) *affine {
@@ -111,6 +134,18 @@ func TestExactJoint(t *testing.T) {
 	}
 }
 
+// What is not looked at is not proved: numbers without bounds need more than 1e4 standard deviations here.
+func TestTooWide(t *testing.T) {
+	t.Parallel()
+	tk := numbers(2)
+	tk.Features[0].Bounds = [2]float64{math.Inf(-1), math.Inf(1)}
+	m := &affine{w: []float64{1e-5, 1e-3}, b: -1}
+	acts, methods := proved(t, m, compile(t, tk), []float32{0, 0}, ExactOptions{Margin: 0.1})
+	if acts[0].Status != NoneFound || methods[0] != TooWide {
+		t.Errorf("%v, %v", acts[0].Status, methods)
+	}
+}
+
 func TestExactIsDeterministic(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -139,13 +174,19 @@ func TestExactSaysWhyNot(t *testing.T) {
 	tk := taskOf(0, feature("income", "numeric"), feature("debt", "numeric"), oneHot("job", "p", "q"))
 	a := compile(t, tk)
 	m := drawAffine(rand.New(rand.NewPCG(1, 1)), 4, -1)
-	_, _, err := Exact(ctx, plain{m}, a, make([]float32, 4), ExactOptions{})
-	if !errors.Is(err, ErrNotExact) || !strings.Contains(err.Error(), `"income", "debt"`) ||
-		strings.Contains(err.Error(), "job") {
-		t.Errorf("error %v", err)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for why, m := range map[string]Model{
+		"not affine,": plain{m}, "not affine: it has 3 Relu units,": readable{newMLP(rng, -1, 4, 3, 1)},
+		"not affine: it has more than two classes,": readable{newMLP(rng, -1, 4, 2)},
+	} {
+		_, _, err := Exact(ctx, m, a, make([]float32, 4), ExactOptions{})
+		if must.Fail(t, err, why); !errors.Is(err, ErrNotExact) || !strings.Contains(err.Error(), `"income", "debt"`) ||
+			strings.Contains(err.Error(), "job") {
+			t.Errorf("error %v", err)
+		}
 	}
 	tk.Cost.Norm, tk.Cost.L1Ratio = task.Mixed, 0.5
-	_, _, err = Exact(ctx, m, compile(t, tk), make([]float32, 4), ExactOptions{}) // an affine model
+	_, _, err := Exact(ctx, m, compile(t, tk), make([]float32, 4), ExactOptions{}) // an affine model
 	if !errors.Is(err, ErrNotExact) || !strings.Contains(err.Error(), "mixed cost") {
 		t.Errorf("mixed: error %v", err)
 	}

@@ -278,3 +278,14 @@ func marginOf(t rapid.TB, m Model, x []float32) float64 {
 	t.Helper()
 	return float64(must.Get(m.Margins(context.Background(), x))(t)[0])
 }
+
+// numbers is a task of n numbers that change freely.
+func numbers(n int) *task.Task {
+	var fs []task.Feature
+	for i := range n {
+		f := feature(string(rune('a'+i)), "numeric")
+		f.Bounds = [2]float64{-2, 2}
+		fs = append(fs, f)
+	}
+	return taskOf(0, fs...)
+}

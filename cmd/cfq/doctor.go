@@ -8,7 +8,6 @@ import (
 
 	"cfq/internal/message"
 	"cfq/onnxio/ort"
-	"cfq/recourse/mip"
 )
 
 type checkup struct {
@@ -21,8 +20,7 @@ type checkup struct {
 	CPU       []string `json:"cpu"`
 	Saturates bool     `json:"saturates"` // sums of 8-bit weights beyond 64
 	Library   library  `json:"library"`
-	Cache     string   `json:"cache"`      // where make puts the library
-	Solver    string   `json:"mip_solver"` // path of the program that recourse --exact uses for networks; "" for none
+	Cache     string   `json:"cache"` // where make puts the library
 	SelfTest  string   `json:"self_test"`
 	Millis    int64    `json:"self_test_ms"`
 	Error     string   `json:"error,omitempty"`
@@ -42,9 +40,6 @@ func doctor(ctx context.Context, e *env, _ []string) error {
 	}
 	if path, err := ort.CachePath(); err == nil {
 		c.Cache = path
-	}
-	if s, err := mip.Find(""); err == nil {
-		c.Solver = s.Path
 	}
 	err := c.examine(ctx, e)
 	if err != nil {

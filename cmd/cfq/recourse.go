@@ -14,7 +14,6 @@ import (
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
-	"cfq/recourse/mip"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -27,8 +26,6 @@ type recourseFlags struct {
 	seed      uint64
 	restarts  int
 	exact     bool
-	solver    string
-	limit     time.Duration
 	robust    robustFlags
 	stream    streamFlags
 	overwrite bool
@@ -37,7 +34,7 @@ type recourseFlags struct {
 func (f *recourseFlags) variables() variables {
 	return f.peopleFlags.variables().with(f.stream.variables()).with(variables{
 		"output": &f.out, "margin": &f.margin, "seed": &f.seed, "restarts": &f.restarts, "exact": &f.exact,
-		"solver": &f.solver, "time-limit": &f.limit, "overwrite": &f.overwrite, "robust": &f.robust.models,
+		"overwrite": &f.overwrite, "robust": &f.robust.models,
 		"calibration": &f.robust.calibration, "method": cli.Choice(&f.robust.method, ptq.MethodNames()),
 		"budget": &f.robust.budget,
 	})
@@ -65,12 +62,6 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 		return unusableModel(args[0], x)
 	}
 	job := &recourseJob{recourseFlags: f, e: e, t: t, model: c, set: in.allowed}
-	if f.exact && f.solver != "none" {
-		if job.program, err = mip.Find(f.solver); err != nil && f.solver != "" {
-			return cli.Usagef(cli.HintValue,
-				"invalid value for --solver: %w; without the flag it is the one on the path, if any", err)
-		}
-	}
 	if f.promises != "" {
 		return job.checkPromises(ctx)
 	}
@@ -96,7 +87,6 @@ func (f *recourseFlags) check(e *env, args []string) error {
 	err := cmp.Or(
 		f.stream.check(e.changed, args, "data", "output", "rows", "promises", "overrides", "robust", "json"),
 		arguments("recourse", args, "MODEL"),
-		e.conflict(!f.exact, "FLAG belongs to --exact: give both or none", "solver", "time-limit"),
 		e.conflict(f.promises != "", "FLAG finds actions and --promises reads them: give one of the two", "exact", "robust"),
 		e.conflict(!e.changed("robust"), "FLAG is of use with --robust only", "calibration", "method", "budget"),
 	)
@@ -116,7 +106,6 @@ type recourseJob struct {
 	first *task.People // with --robust, the first batch
 
 	decoded *reconstructed // nil for a task without latent
-	program *mip.Solver    // nil when there is none
 }
 
 type solved struct {
@@ -237,7 +226,7 @@ func (j *recourseJob) answers(ctx context.Context, p *task.People, set *constrai
 	o := recourse.SolveOptions{Margin: j.margin, Restarts: j.restarts, Seed: j.seed, Workers: j.e.workers}
 	s := promise.Solver{Model: j.model, Options: o}
 	if j.exact {
-		s.Exact = &recourse.ExactOptions{Solver: j.program, Time: j.limit}
+		s.Exact = &recourse.ExactOptions{}
 	}
 	if j.fleet != nil {
 		s.Stated = j.fleet.Models[0] // margins that can be checked with the model alone

@@ -57,7 +57,7 @@ func (s *Solver) Solve(ctx context.Context, set *constraint.Set, people *task.Pe
 	var methods []recourse.Method
 	if o.Progress = progress; s.Exact != nil {
 		e := *s.Exact
-		e.Margin, e.Workers, e.Progress, e.Search = o.Margin, o.Workers, progress, o
+		e.Margin, e.Workers, e.Progress = o.Margin, o.Workers, progress
 		if proved, methods, err = recourse.Exact(ctx, s.Model, set, people.X, e); err != nil {
 			return nil, err
 		}

@@ -32,7 +32,7 @@ import (
 // core says whether faults are drawn from a package.
 func core(pkg string) bool {
 	folder, _, _ := strings.Cut(pkg, "/")
-	return slices.Contains(strings.Fields("calib qat quant recourse"), folder) && pkg != "recourse/mip" ||
+	return slices.Contains(strings.Fields("calib qat quant recourse"), folder) ||
 		slices.Contains(strings.Fields("allocate eval eval/gate eval/records internal/statistics onnxio/autodiff "+
 			"onnxio/classifier onnxio/graph onnxio/lower ptq sensitivity task"), pkg)
 }
