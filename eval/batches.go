@@ -8,10 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"cfq/onnxio/classifier"
-	"cfq/recourse"
 )
 
 // Batches is what both models said of judged points alone and in other company: a row's output must not depend on the
@@ -32,12 +30,8 @@ func (b *Batches) String() string {
 	if b.Differ == 0 {
 		return fmt.Sprintf("%d points have the same margin in other batches", b.Points)
 	}
-	where := "no single node of the graph shows it"
-	if len(b.Nodes) > 0 {
-		where = "from " + strings.Join(b.Nodes, ", ") + " on"
-	}
 	return fmt.Sprintf("%d of %d points have another margin in another batch, %d of them another decision: %s", b.Differ,
-		b.Points, b.Decided, where)
+		b.Points, b.Decided, classifier.FromNodes(b.Nodes))
 }
 
 const (
@@ -45,19 +39,16 @@ const (
 	batchNodes  = 5   // are named
 )
 
-// batched is a model that may run row by row, and what it says of rows as one batch.
-type batched interface {
-	InBatch(ctx context.Context, x []float32) ([]float32, error)
-}
-
-type diverging interface {
-	Diverging(ctx context.Context, pairs [][2]classifier.Place) ([]classifier.Divergence, error)
+// Batched is a model that is asked about rows in several batches, see [classifier.Model].
+type Batched interface {
+	InBatch(ctx context.Context, x []float32) ([]classifier.Placed, error)
+	Diverging(ctx context.Context, pairs [][2]classifier.Placed) ([]classifier.Divergence, error)
 }
 
 // Rerun asks both models again about a sample of the points that made r: alone, in shuffled batches of 8, and in
 // shuffled batches of 64 in which one row has in each input the most unusual value of all people. Differences that
 // quantizers make of rounding do not count.
-func Rerun(ctx context.Context, f, g recourse.Model, r *Result) (*Batches, error) {
+func Rerun(ctx context.Context, f, g Batched, r *Result) (*Batches, error) {
 	if r.Records == nil || r.Records.judged == nil {
 		return nil, errors.New("eval: other batches need the records that Summarize summed up")
 	}
@@ -75,7 +66,7 @@ func Rerun(ctx context.Context, f, g recourse.Model, r *Result) (*Batches, error
 		}
 	}
 	differ, decided := make([]bool, len(points)), make([]bool, len(points))
-	for i, m := range []recourse.Model{f, g} {
+	for i, m := range []Batched{f, g} {
 		name := []string{"the original", "the quantized model"}[i]
 		rerun := &rerunPoints{judgedSample: s, model: m, which: i, points: points}
 		nodes, err := rerun.run(ctx, out.Sizes, rng)
@@ -111,11 +102,6 @@ type judgedSample struct {
 type judgedPoint struct {
 	x       []float32
 	margins [2]Float // under f and g
-}
-
-func newJudgedSample(of *Settings) *judgedSample {
-	points := bottomK[judgedPoint]{most: batchPoints, once: true}
-	return &judgedSample{seed: of.Seed, facts: points, ends: points}
 }
 
 func (s *judgedSample) visitor() Visitor {
@@ -171,19 +157,17 @@ func (s *judgedSample) look(x []float32) {
 // whether the decision does, and what was said of it in which place.
 type rerunPoints struct {
 	*judgedSample
-	model   recourse.Model
+	model   Batched
 	which   int // of the margins judged by
 	points  []judgedPoint
 	apart   []float64
 	decided []bool
-	places  [][]classifier.Place
-	got     [][]Float
+	seen    [][]classifier.Placed
 }
 
 func (e *rerunPoints) run(ctx context.Context, sizes []int, rng *rand.Rand) ([]string, error) {
 	n := len(e.points)
-	e.apart, e.decided = make([]float64, n), make([]bool, n)
-	e.places, e.got = make([][]classifier.Place, n), make([][]Float, n)
+	e.apart, e.decided, e.seen = make([]float64, n), make([]bool, n), make([][]classifier.Placed, n)
 	for _, size := range sizes {
 		unusual := size == 64
 		for chunk := range slices.Chunk(rng.Perm(n), size-count(unusual)) {
@@ -192,9 +176,10 @@ func (e *rerunPoints) run(ctx context.Context, sizes []int, rng *rand.Rand) ([]s
 			}
 		}
 	}
-	for k, all := range e.got {
+	for k, all := range e.seen {
 		judged := e.points[k].margins[e.which]
-		for _, v := range all {
+		for _, p := range all {
+			v := Float(p.Margin)
 			if !v.Defined() {
 				return nil, fmt.Errorf("the margin of a point is %v, and was %v", v, judged)
 			}
@@ -217,22 +202,17 @@ func (e *rerunPoints) batch(ctx context.Context, chunk []int, unusual bool) erro
 	if unusual {
 		x = append(x, e.unusual...)
 	}
-	run := e.model.Margins
-	if m, ok := e.model.(batched); ok {
-		run = m.InBatch
-	}
-	margins, err := run(ctx, x)
+	rows, err := e.model.InBatch(ctx, x)
 	if err != nil && unusual && ctx.Err() == nil {
 		// All values of a category at once may be none that a model looks up: a person as they are is one.
 		copy(x[len(x)-len(e.farthest):], e.farthest)
-		margins, err = run(ctx, x)
+		rows, err = e.model.InBatch(ctx, x)
 	}
 	if err != nil {
 		return err
 	}
 	for at, k := range chunk {
-		e.places[k] = append(e.places[k], classifier.Place{Batch: x, At: at})
-		e.got[k] = append(e.got[k], Float(margins[at]))
+		e.seen[k] = append(e.seen[k], rows[at])
 	}
 	return nil
 }
@@ -247,20 +227,19 @@ func (e *rerunPoints) trace(ctx context.Context) (nodes []string, err error) {
 			apart = append(apart, k)
 		}
 	}
-	d, ok := e.model.(diverging)
-	if len(apart) == 0 || !ok {
+	if len(apart) == 0 {
 		return nil, nil
 	}
 	slices.SortStableFunc(apart, func(a, b int) int { return cmp.Compare(e.apart[b], e.apart[a]) })
-	pairs := make([][2]classifier.Place, len(apart))
+	pairs := make([][2]classifier.Placed, len(apart))
+	byMargin := func(a, b classifier.Placed) int { return cmp.Compare(a.Margin, b.Margin) }
 	for i, k := range apart {
-		low, high := slices.Index(e.got[k], slices.Min(e.got[k])), slices.Index(e.got[k], slices.Max(e.got[k]))
-		pairs[i] = [2]classifier.Place{e.places[k][low], e.places[k][high]}
-		if low == high { // only the batch in which it was judged differs: a large one
-			pairs[i] = [2]classifier.Place{e.places[k][0], {Batch: judged, At: k}}
+		pairs[i] = [2]classifier.Placed{slices.MinFunc(e.seen[k], byMargin), slices.MaxFunc(e.seen[k], byMargin)}
+		if pairs[i][0].Margin == pairs[i][1].Margin { // only the batch in which it was judged differs: a large one
+			pairs[i][1] = classifier.Placed{Batch: judged, At: k}
 		}
 	}
-	found, err := d.Diverging(ctx, pairs)
+	found, err := e.model.Diverging(ctx, pairs)
 	if err != nil {
 		return nil, err
 	}

@@ -16,25 +16,15 @@ type companion struct {
 	node func(x float32) []string // why, none for rounding
 }
 
-func (c *companion) Dim() int { return 1 }
-
-func (c *companion) Margins(_ context.Context, x []float32) ([]float32, error) {
-	m := make([]float32, len(x))
+func (c *companion) InBatch(_ context.Context, x []float32) ([]classifier.Placed, error) {
+	out := make([]classifier.Placed, len(x))
 	for i, v := range x {
-		m[i] = v + c.add(v, len(x))
+		out[i] = classifier.Placed{Batch: x, At: i, Margin: v + c.add(v, len(x))}
 	}
-	return m, nil
+	return out, nil
 }
 
-func (c *companion) MarginGrads(context.Context, []float32) (m, g []float32, err error) {
-	return nil, nil, errors.ErrUnsupported
-}
-
-func (c *companion) LossGrads(context.Context, []float32) (m, g []float32, err error) {
-	return nil, nil, errors.ErrUnsupported
-}
-
-func (c *companion) Diverging(_ context.Context, pairs [][2]classifier.Place) ([]classifier.Divergence, error) {
+func (c *companion) Diverging(_ context.Context, pairs [][2]classifier.Placed) ([]classifier.Divergence, error) {
 	out := make([]classifier.Divergence, len(pairs))
 	for i, p := range pairs {
 		out[i].Nodes = c.node(p[0].Batch[p[0].At])
@@ -96,17 +86,15 @@ func TestRerunFindsFew(t *testing.T) {
 
 type lookup struct{ companion }
 
-func (*lookup) Dim() int { return 2 }
-
-func (*lookup) Margins(_ context.Context, x []float32) ([]float32, error) {
-	m := make([]float32, len(x)/2)
-	for i := range m {
+func (*lookup) InBatch(_ context.Context, x []float32) ([]classifier.Placed, error) {
+	out := make([]classifier.Placed, len(x)/2)
+	for i := range out {
 		if x[2*i] == 1 && x[2*i+1] == 1 {
 			return nil, errors.New("index 3 is out of bounds")
 		}
-		m[i] = x[2*i] - 2*x[2*i+1]
+		out[i] = classifier.Placed{Batch: x, At: i, Margin: x[2*i] - 2*x[2*i+1]}
 	}
-	return m, nil
+	return out, nil
 }
 
 func TestRerunOfCategories(t *testing.T) {

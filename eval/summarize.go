@@ -14,7 +14,8 @@ import (
 // Judge, or those of several machines. It fails when they were not made with the settings. Others who look at the
 // records do so meanwhile. Close frees the records when they are not wanted any more.
 func Summarize(records *Records, s Settings, file DataFile, others ...Visitor) (*Result, error) {
-	judged, copies := newJudgedSample(&s), newCopies(records)
+	points := bottomK[judgedPoint]{most: batchPoints, once: true}
+	judged, copies := &judgedSample{seed: s.Seed, facts: points, ends: points}, newCopies(records)
 	defer copies.rows.Close() //nolint:errcheck // nothing in it is wanted any more
 	r, err := metricsOf(records, s, file, append(others, judged.visitor(), copies.visitor())...)
 	if err != nil {

@@ -3,6 +3,7 @@ package onnxio
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -16,10 +17,16 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// Answers are what an output of the file that names classes says of rows, as text.
+// Answers are what a file says of rows.
 type Answers struct {
-	Output string
-	Rows   []string
+	labels []label
+	logits [][]float64 // two or more of each row
+}
+
+// label is an output of the file that names classes, as text by row.
+type label struct {
+	output string
+	rows   []string
 }
 
 // AnswerError is why what a file answers is not what its margins decide.
@@ -30,8 +37,30 @@ func answerErrorf(format string, args ...any) error { return &AnswerError{fmt.Er
 // answerRows is a prime: an output that is not of rows rarely has a multiple of so many numbers.
 const answerRows = 61
 
-// AnswerRows are inputs for a first look at what the file answers.
-func (m *Model) AnswerRows() []float32 {
+// Answers runs rows of inputs, nil for some that are tried, and holds those of LabelOutputs that say one thing of each
+// against the logits: an [AnswerError] where they decide otherwise. Of two classes, a label may begin at 0.5 or at the
+// threshold that is declared, or anywhere if that is for a task to say. The model has no step in front of it.
+func (m *Model) Answers(ctx context.Context, x []float32, anywhere bool) (a Answers, err error) {
+	a.labels = lists.Map(m.LabelOutputs(), func(name string) label { return label{output: name} })
+	if len(a.labels) == 0 {
+		return a, nil
+	}
+	tried := x == nil
+	if tried {
+		x = m.someRows()
+	}
+	err = a.run(ctx, m, x)
+	if wrong := (*AnswerError)(nil); err != nil && tried && !errors.As(err, &wrong) {
+		return Answers{}, ctx.Err() // numbers that the model cannot look up, say, tell nothing
+	}
+	a.labels = slices.DeleteFunc(a.labels, func(l label) bool { return len(l.rows) != len(a.logits) })
+	for i := 0; i < len(a.labels) && err == nil; i++ {
+		err = m.agrees(a.labels[i], a.logits, anywhere)
+	}
+	return a, err
+}
+
+func (m *Model) someRows() []float32 {
 	if m.signature.Columns != nil {
 		return m.signature.Rows(answerRows)
 	}
@@ -42,45 +71,52 @@ func (m *Model) AnswerRows() []float32 {
 	return x
 }
 
-// Answers runs the file on rows of its inputs, batch by batch, and returns those of LabelOutputs that say one thing of
-// each.
-func (m *Model) Answers(ctx context.Context, x []float32, batch int) (out []Answers, err error) {
-	names := m.LabelOutputs()
-	s, err := ort.OpenValues(m.File(), m.engine, names...)
+func (a *Answers) run(ctx context.Context, m *Model, x []float32) error {
+	file, err := ort.OpenValues(m.File(), m.engine, lists.Map(a.labels, func(l label) string { return l.output })...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer s.Close() //nolint:errcheck // nothing was written
-	said := make([][]string, len(names))
-	for part := range slices.Chunk(x, batch*m.dim) {
+	defer file.Close() //nolint:errcheck // nothing was written
+	inner, err := ort.OpenValues(m.graph, m.engine, m.logits)
+	if err != nil {
+		return err
+	}
+	defer inner.Close() //nolint:errcheck // nothing was written
+	for part := range slices.Chunk(x, cmp.Or(m.fixed, answerRows)*m.dim) {
 		own := len(part) / m.dim
 		rows := max(own, m.fixed)
-		in, err := m.FileFeed(append(slices.Clip(part), make([]float32, (rows-own)*m.dim)...))
-		if err != nil {
-			return nil, err
+		part = append(slices.Clip(part), make([]float32, (rows-own)*m.dim)...)
+		in, err := m.FileFeed(part)
+		var got, z []*graph.Tensor
+		var logits []float64
+		if err == nil {
+			got, err = file.Run(ctx, in)
 		}
-		got, err := s.Run(ctx, in)
+		if err == nil {
+			z, err = inner.Run(ctx, []*graph.Tensor{m.Feed(part)})
+		}
+		if err == nil {
+			logits, err = z[0].Doubles()
+		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i, t := range got {
 			v, _ := t.Numbers() // none of texts
 			texts := slices.Concat(lists.Map(t.Strings, func(s []byte) string { return string(s) }), lists.Map(v, numeral))
 			if len(texts)%rows != 0 {
-				return nil, answerErrorf("output %q gives %d answers for %d rows, so it does not decide on each row; export "+
-					"a decision per row, as of ArgMax with axis=1", names[i], len(texts), rows)
+				return answerErrorf("output %q gives %d answers for %d rows, so it does not decide on each row; export "+
+					"a decision per row, as of ArgMax with axis=1", a.labels[i].output, len(texts), rows)
 			}
 			if len(texts) == rows {
-				said[i] = append(said[i], texts[:own]...)
+				a.labels[i].rows = append(a.labels[i].rows, texts[:own]...)
 			}
 		}
-	}
-	for i, rows := range said {
-		if len(rows)*m.dim == len(x) {
-			out = append(out, Answers{names[i], rows})
+		for row := range slices.Chunk(logits[:own*m.perRow], m.perRow) {
+			a.logits = append(a.logits, append(make([]float64, max(0, 2-m.perRow)), row...)) // a single one is [0, z]
 		}
 	}
-	return out, nil
+	return nil
 }
 
 func numeral(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -157,13 +193,11 @@ func (m *Model) slack() float64 {
 	return 1e-4 * m.Coarse()
 }
 
-// Agrees holds a label of the file against the logits of the same rows, two or more each. Of two classes, a label may
-// begin at 0.5 or at the threshold that is declared, or anywhere if that is for a task to say.
-func (m *Model) Agrees(a Answers, logits [][]float64, anywhere bool) error {
-	class, slack := m.classes(a.Rows, logits), m.slack()
+func (m *Model) agrees(l label, logits [][]float64, anywhere bool) error {
+	class, slack := m.classes(l.rows, logits), m.slack()
 	low, high := math.Inf(-1), math.Inf(1) // the label changes between these differences of two logits
 	worst, at := 0.0, 0
-	for i, text := range a.Rows {
+	for i, text := range l.rows {
 		z := logits[i]
 		most := slices.Max(z)
 		// A probability of float32 is flat there: it ties where logits do not.
@@ -191,16 +225,23 @@ func (m *Model) Agrees(a Answers, logits [][]float64, anywhere bool) error {
 		advice = "if the label has a threshold of its own, declare it as target.threshold of the task"
 	}
 	return answerErrorf("output %q says %q of a row where class %d leads by %.3g logits, so the file does not answer "+
-		"what its margins decide; %s", a.Output, a.Rows[at], argmax(z), slices.Max(z)-z[class[a.Rows[at]]], advice)
+		"what its margins decide; %s", l.output, l.rows[at], argmax(z), slices.Max(z)-z[class[l.rows[at]]], advice)
 }
 
-// Same fails where the label of a quantized model is another one although both models' logits clearly decide alike.
-func (a Answers) Same(b Answers, logits, quantized [][]float64) error {
-	for i, text := range a.Rows {
-		alike := argmax(logits[i]) == argmax(quantized[i]) && min(lead(logits[i]), lead(quantized[i])) > 0.1
-		if alike && text != b.Rows[i] {
-			return answerErrorf("output %q of the quantized model says %q of a row of which the original's says %q, although "+
-				"both decide for class %d; give it the original's labels", b.Output, b.Rows[i], text, argmax(logits[i]))
+// Same fails where a label of a quantized model is not the original's, of that name, although both models' logits
+// clearly decide alike.
+func (a *Answers) Same(quantized *Answers) error {
+	for _, l := range a.labels {
+		at := slices.IndexFunc(quantized.labels, func(o label) bool { return o.output == l.output })
+		for i, text := range l.rows {
+			z, q := a.logits[i], quantized.logits
+			if at < 0 || argmax(z) != argmax(q[i]) || min(lead(z), lead(q[i])) <= 0.1 {
+				continue
+			}
+			if other := quantized.labels[at].rows[i]; other != text {
+				return answerErrorf("output %q of the quantized model says %q of a row of which the original's says %q, although "+
+					"both decide for class %d; give it the original's labels", l.output, other, text, argmax(z))
+			}
 		}
 	}
 	return nil
@@ -220,13 +261,14 @@ func (m *Model) SameKind(quantized *Model) error {
 // kind is empty where a task has to say it.
 func (m *Model) kind() string {
 	d := &m.decision
+	kind := string(d.Meaning)
 	switch {
 	case len(m.LabelOutputs()) == len(m.File().Graph.Outputs):
 		return "labels"
 	case d.Meaning == Unknown:
 		return ""
 	case d.Reason == logarithms || strings.HasPrefix(d.Reason, "LogSoftmax of"):
-		return fmt.Sprintf("%s (columns: %d)", logarithms, m.raw.size)
+		kind = logarithms
 	}
-	return fmt.Sprintf("%s (columns: %d)", d.Meaning, m.raw.size)
+	return fmt.Sprintf("%s (columns: %d)", kind, m.raw.size)
 }

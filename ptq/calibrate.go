@@ -10,6 +10,7 @@ import (
 
 	"cfq/calib"
 	"cfq/eval"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/ptq/taskmodel"
 	"cfq/qat"
@@ -96,7 +97,7 @@ func (p *network) marginsOf(ctx context.Context, all *task.People) ([]float32, e
 	if len(rows) == 0 || float64(all.N)*float64(sensitivity.Multiplications(p.found)) <= maxMargins {
 		return p.full.Margins(ctx, all.X)
 	}
-	margins, err := p.full.Margins(ctx, qat.RowsAt(all.X, all.Dim, rows))
+	margins, err := p.full.Margins(ctx, lists.RowsAt(all.X, all.Dim, rows))
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +148,7 @@ func personal(set *constraint.Set, people *task.People) (*constraint.Set, error)
 	return set.Select(people.Rows), nil
 }
 
-func subset[T any](s []T, at []int) []T { return qat.RowsAt(s, 1, at) }
+func subset[T any](s []T, at []int) []T { return lists.RowsAt(s, 1, at) }
 
 // thin returns at most limit rows of inputs, evenly spread, with their classes.
 func (m *canonicalModel) thin(x []float32, classes []int, limit int) ([]float32, []int) {
@@ -159,7 +160,7 @@ func (m *canonicalModel) thin(x []float32, classes []int, limit int) ([]float32,
 	if classes != nil {
 		classes = subset(classes, at)
 	}
-	return qat.RowsAt(x, m.full.Dim(), at), classes
+	return lists.RowsAt(x, m.full.Dim(), at), classes
 }
 
 // minPoints is the number of rows, or of recourse points, below which a calibration is doubtful.

@@ -355,7 +355,7 @@ func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 		return nil // of the head, which is declared by the task
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if _, _, err := c.Answered(ctx, nil, true); err != nil {
+	if _, err := c.Answers(ctx, nil, true); err != nil {
 		return cmp.Or(ctx.Err(), error(&Obstacle{error: err}))
 	}
 	if err := c.SeparateRows(ctx); err != nil {

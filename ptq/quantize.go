@@ -23,6 +23,7 @@ import (
 
 	"cfq/calib"
 	"cfq/eval"
+	"cfq/internal/lists"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/qat"
@@ -248,8 +249,8 @@ func (c *calibration) asTheyAre(ctx context.Context, g *classifier.Model) (AsThe
 	margins := c.sample.margins
 	at := slices.DeleteFunc(task.AllRows(len(margins)), func(i int) bool { return margins[i] != margins[i] })
 	at = subset(at, qat.Spread(len(at), 4*heldPoints))
-	written, err := g.Margins(ctx, qat.RowsAt(c.sample.all.X, c.sample.all.Dim, at))
-	return compareMargins(written, qat.RowsAt(margins, 1, at)), err
+	written, err := g.Margins(ctx, lists.RowsAt(c.sample.all.X, c.sample.all.Dim, at))
+	return compareMargins(written, lists.RowsAt(margins, 1, at)), err
 }
 
 func compareMargins(written, original []float32) (a AsTheyAre) {

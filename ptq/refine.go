@@ -10,6 +10,7 @@ import (
 
 	"cfq/calib"
 	"cfq/calib/refine"
+	"cfq/internal/lists"
 	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/qat/cohort"
@@ -97,7 +98,7 @@ func (c *calibration) refinePoints(ctx context.Context, set *calib.Set) (refine.
 	if len(from.Rays) > 0 {
 		return c.drawPoints(ctx, from, n, 0)
 	}
-	p := refine.Points{X: qat.RowsAt(set.X, set.Dim, qat.Spread(set.Rows(), n))}
+	p := refine.Points{X: lists.RowsAt(set.X, set.Dim, qat.Spread(set.Rows(), n))}
 	var err error
 	if p.Margins, err = c.net.full.Margins(ctx, p.X); err != nil {
 		return p, fmt.Errorf("margins of the points of refinement: %w", err)
@@ -225,7 +226,7 @@ func (c *calibration) cheapest(ctx context.Context) (cohort.Population, error) {
 		people = subset(people, qat.Spread(len(people), stepPeople))
 		o := cohort.QuickSearch()
 		o.Workers, o.Seed = c.net.run.Workers, refineSeed
-		x := qat.RowsAt(c.sample.people.X, c.sample.people.Dim, people)
+		x := lists.RowsAt(c.sample.people.X, c.sample.people.Dim, people)
 		if actions, err = recourse.Solve(ctx, c.net.full, c.sample.set.Select(people), x, o); err != nil {
 			return from, err
 		}

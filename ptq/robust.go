@@ -16,7 +16,6 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/ptq/taskmodel"
-	"cfq/qat"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -193,7 +192,7 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 		return r, nil
 	}
 	set = set.Select(rows)
-	x := qat.RowsAt(people.X, full.Dim(), rows)
+	x := lists.RowsAt(people.X, full.Dim(), rows)
 	var found [][]recourse.Action
 	solvers := []recourse.Model{full, f.Models[1], f.Worst(seen)}
 	for k, name := range []string{"original", "quantized", "all seen"} {

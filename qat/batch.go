@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+
+	"cfq/internal/lists"
 )
 
 // share is how often rows of a kind are drawn, as far as there are any; where each round has other points, it is so at
@@ -64,7 +66,7 @@ func (t *trainer) replace(points []Points) {
 		t.pairs.points[person] = append(t.pairs.points[person], k)
 	}
 	if p := &t.pools[Teacher]; t.job.objective.Groups {
-		p.Groups = RowsAt(t.pools[Factual].Groups, t.job.source.Groups, p.Source)
+		p.Groups = lists.RowsAt(t.pools[Factual].Groups, t.job.source.Groups, p.Source)
 	}
 	t.pairs.usual = t.usualRows()
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -191,7 +192,7 @@ func (t *trainer) match(ctx context.Context) error {
 	from, steps := &t.job.source, recourse.Trace{}
 	o := from.Teacher
 	o.Progress, o.Workers, o.Sample, o.Noise, o.Trace = nil, 1, 0, 0, &steps
-	persons := RowsAt(t.pools[Factual].X, dim, people)
+	persons := lists.RowsAt(t.pools[Factual].X, dim, people)
 	if _, err := recourse.Teacher(ctx, studentModel{t.trainStep}, from.Set.Select(people), persons, o); err != nil {
 		return fmt.Errorf("the student's recourse: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/lists"
 	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
@@ -255,7 +256,7 @@ func (p *problem) taughtPoints(t testing.TB, s Source, facts Points) Points {
 			out.Source = append(out.Source, i)
 		}
 	}
-	out.X = RowsAt(facts.X, p.dim, out.Source)
+	out.X = lists.RowsAt(facts.X, p.dim, out.Source)
 	actions := must.Get(recourse.Teacher(context.Background(), p.full, s.Set, out.X, s.Teacher))(t)
 	recourse.Point(out.X, out.X, actions)
 	return out

@@ -83,15 +83,6 @@ func (m studentModel) LossGrads(ctx context.Context, x []float32) (margins, g []
 	return margins, g, err
 }
 
-// RowsAt returns rows of x, each of width numbers, one after the other.
-func RowsAt[T any](x []T, width int, rows []int) []T {
-	out := make([]T, 0, len(rows)*width)
-	for _, i := range rows {
-		out = append(out, x[i*width:(i+1)*width]...)
-	}
-	return out
-}
-
 // Spread returns at most limit of the numbers below n, evenly spread.
 func Spread(n, limit int) []int {
 	limit = min(n, limit)

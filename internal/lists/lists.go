@@ -12,6 +12,26 @@ func Map[T, U any](list []T, of func(T) U) []U {
 	return out
 }
 
+// Where returns the numbers below n that is holds for, ascending.
+func Where(n int, is func(i int) bool) []int {
+	out := make([]int, 0, n)
+	for i := range n {
+		if is(i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// RowsAt returns rows of x, each of width elements, one after the other.
+func RowsAt[T any](x []T, width int, rows []int) []T {
+	out := make([]T, 0, len(rows)*width)
+	for _, i := range rows {
+		out = append(out, x[i*width:(i+1)*width]...)
+	}
+	return out
+}
+
 // Mark adds keys to a set.
 func Mark[K comparable](set map[K]bool, keys ...K) {
 	for _, k := range keys {

@@ -9,13 +9,15 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
-// Place is a row in a batch.
-type Place struct {
-	Batch []float32 // rows x Dim
-	At    int       // the row
+// Placed is a row in a batch, and the model's margin of it there.
+type Placed struct {
+	Batch  []float32 // rows x Dim
+	At     int       // the row
+	Margin float32
 }
 
 // agreement is how far, relative to the largest number of a value, float32 may round it differently.
@@ -31,7 +33,7 @@ type Divergence struct {
 }
 
 // Diverging compares rows, each in two batches, with every value of the graph exposed and nothing fused.
-func (c *Model) Diverging(ctx context.Context, pairs [][2]Place) ([]Divergence, error) {
+func (c *Model) Diverging(ctx context.Context, pairs [][2]Placed) ([]Divergence, error) {
 	s, err := c.Exposed()
 	if err != nil {
 		return nil, err
@@ -40,18 +42,17 @@ func (c *Model) Diverging(ctx context.Context, pairs [][2]Place) ([]Divergence, 
 	out := make([]Divergence, len(pairs))
 	producers := c.Graph().Graph.Producers()
 	for k, pair := range pairs {
-		var values [2]map[string]*graph.Tensor
+		d := divergence{c: c, pair: pair, producers: producers, seen: map[string]bool{}}
 		for i, p := range pair {
 			all, err := s.Run(ctx, []*graph.Tensor{c.feed(p.Batch)})
 			if err != nil {
 				return nil, fmt.Errorf("a batch of %d rows: %w", len(p.Batch)/c.Dim(), err)
 			}
-			values[i] = map[string]*graph.Tensor{}
+			d.values[i] = map[string]*graph.Tensor{}
 			for _, t := range all {
-				values[i][t.Name] = t
+				d.values[i][t.Name] = t
 			}
 		}
-		d := divergence{c: c, a: pair[0], b: pair[1], in: values, seen: map[string]bool{}, producers: producers}
 		if out[k].Same = d.apart(c.logits) == 0; !out[k].Same {
 			d.trace(c.logits)
 			out[k].Nodes = d.nodes
@@ -62,8 +63,8 @@ func (c *Model) Diverging(ctx context.Context, pairs [][2]Place) ([]Divergence, 
 
 type divergence struct {
 	c         *Model
-	a, b      Place
-	in        [2]map[string]*graph.Tensor
+	pair      [2]Placed
+	values    [2]map[string]*graph.Tensor
 	producers map[string]*graph.Node
 	seen      map[string]bool
 	nodes     []string
@@ -88,16 +89,19 @@ func (d *divergence) trace(value string) {
 // apart returns by how much the row's part of a value differs, 0 when by rounding only. Values that no node makes do
 // not differ.
 func (d *divergence) apart(value string) float64 {
-	a, b := d.in[0][value], d.in[1][value]
-	if a == nil || b == nil {
-		return 0
+	var own [2][]float64
+	for i, p := range d.pair {
+		t := d.values[i][value]
+		if t == nil {
+			return 0
+		}
+		v, err := t.Numbers()
+		if err != nil {
+			return 0
+		}
+		own[i] = d.part(t, v, p)
 	}
-	x, errX := a.Numbers()
-	y, errY := b.Numbers()
-	if errX != nil || errY != nil {
-		return 0
-	}
-	x, y = d.part(a, x, d.a), d.part(b, y, d.b)
+	x, y := own[0], own[1]
 	if len(x) != len(y) {
 		return math.Inf(1)
 	}
@@ -108,13 +112,13 @@ func (d *divergence) apart(value string) float64 {
 		}
 		largest, apart = max(largest, math.Abs(x[i])), max(apart, math.Abs(x[i]-y[i]))
 	}
-	if float := a.DType == graph.Float || a.DType == graph.Double; float && apart <= agreement*largest {
+	if t := d.values[0][value].DType; (t == graph.Float || t == graph.Double) && apart <= agreement*largest {
 		return 0
 	}
 	return apart
 }
 
-func (d *divergence) part(t *graph.Tensor, v []float64, p Place) []float64 {
+func (d *divergence) part(t *graph.Tensor, v []float64, p Placed) []float64 {
 	rows := max(len(p.Batch)/d.c.Dim(), d.c.Fixed())
 	inner := len(v)
 	for k, size := range d.c.Types()[t.Name].Shape {
@@ -144,33 +148,38 @@ func (x *Mixing) Error() string {
 	if x.failed != nil {
 		return fmt.Sprintf("the model does not run in a batch of %d: %v", x.Rows, x.failed)
 	}
-	where := "no single node of the graph shows where"
-	if len(x.Nodes) > 0 {
-		where = "from " + strings.Join(x.Nodes, ", ") + " on"
-	}
 	return fmt.Sprintf("the outcome of a row depends on the other rows of its batch, %s (in a batch of %d, margins "+
 		"differ by up to %.3g from those of rows alone): a person is scored alone, so export a model that leaves axis 0, "+
-		"that of the batch, alone", where, x.Rows, x.Apart)
+		"that of the batch, alone", FromNodes(x.Nodes), x.Rows, x.Apart)
+}
+
+// FromNodes says from where values depend on the batch.
+func FromNodes(nodes []string) string {
+	if len(nodes) == 0 {
+		return "no single node of the graph shows where"
+	}
+	return "from " + strings.Join(nodes, ", ") + " on"
 }
 
 // Mixes says how outcomes depend on the batch, as far as SeparateRows found it; nil when they do not.
 func (c *Model) Mixes() *Mixing { return c.mixing }
 
-// InBatch is Margins of rows that run as one batch, where the model takes so many, also of a model that Mixes.
-func (c *Model) InBatch(ctx context.Context, x []float32) ([]float32, error) {
+// InBatch runs rows as one batch, where the model takes so many, also of a model that Mixes.
+func (c *Model) InBatch(ctx context.Context, x []float32) (rows []Placed, err error) {
 	s, err := c.session("forward", c.forward)
 	if err != nil {
 		return nil, err
 	}
-	var margins []float32
 	for batch := range slices.Chunk(x, cmp.Or(c.Fixed()*c.Dim(), len(x), 1)) {
 		out := make([][]float32, 1)
 		if err := c.runBatch(ctx, s, batch, []want{{name: c.logits, size: c.classes}}, out); err != nil {
 			return nil, err
 		}
-		margins = append(margins, c.marginsOf(out[0], c.classes)...)
+		for at, margin := range c.marginsOf(out[0], c.classes) {
+			rows = append(rows, Placed{batch, at, margin})
+		}
 	}
-	return margins, nil
+	return rows, nil
 }
 
 const (
@@ -213,9 +222,9 @@ type mixingTest struct {
 	rng   *rand.Rand
 	rows  int
 	x     []float32
-	alone []float32 // margins of the first rows
-	scale float64   // the largest of them
-	ran   bool      // on some numbers
+	alone []Placed // the first rows
+	scale float64  // the largest margin of them
+	ran   bool     // on some numbers
 }
 
 // run returns nil, too, where the model takes no such numbers.
@@ -227,12 +236,12 @@ func (t *mixingTest) run(ctx context.Context, number func() float32) (*Mixing, e
 	t.alone, t.scale = nil, 0
 	some := min(t.rows, smallBatch)
 	for k := range some {
-		m, err := t.c.InBatch(ctx, t.of([]int{k}))
+		one, err := t.c.InBatch(ctx, t.of(k))
 		if err != nil {
 			return t.fails(ctx, 1, err), nil
 		}
-		t.alone = append(t.alone, m[0])
-		if v := math.Abs(float64(m[0])); !math.IsInf(v, 0) {
+		t.alone = append(t.alone, one...)
+		if v := math.Abs(float64(one[0].Margin)); !math.IsInf(v, 0) {
 			t.scale = max(t.scale, v) // not for NaN
 		}
 	}
@@ -241,20 +250,20 @@ func (t *mixingTest) run(ctx context.Context, number func() float32) (*Mixing, e
 		if i == smallBatches {
 			batch = t.rng.Perm(t.rows)
 		}
-		m, err := t.c.InBatch(ctx, t.of(batch))
+		rows, err := t.c.InBatch(ctx, t.of(batch...))
 		if err != nil {
 			return t.fails(ctx, len(batch), err), nil
 		}
 		worst, apart := -1, 0.0
 		for at, k := range batch {
-			if k < some && t.differ(m[at], t.alone[k], 1e-4) {
-				if x := math.Abs(float64(m[at] - t.alone[k])); worst < 0 || x > apart {
+			if k < some && t.differ(rows[at], t.alone[k], 1e-4) {
+				if x := math.Abs(float64(rows[at].Margin - t.alone[k].Margin)); worst < 0 || x > apart {
 					worst, apart = at, x
 				}
 			}
 		}
 		if worst >= 0 {
-			if x, err := t.confirm(ctx, batch, worst, m[worst]); x != nil || err != nil {
+			if x, err := t.confirm(ctx, batch, rows[worst]); x != nil || err != nil {
 				return x, err
 			}
 		}
@@ -263,15 +272,10 @@ func (t *mixingTest) run(ctx context.Context, number func() float32) (*Mixing, e
 	return nil, nil
 }
 
-func (t *mixingTest) of(rows []int) (x []float32) {
-	for _, k := range rows {
-		x = append(x, t.x[k*t.c.Dim():(k+1)*t.c.Dim()]...)
-	}
-	return x
-}
+func (t *mixingTest) of(rows ...int) []float32 { return lists.RowsAt(t.x, t.c.Dim(), rows) }
 
-func (t *mixingTest) differ(a, b float32, relative float64) bool {
-	x, y := float64(a), float64(b)
+func (t *mixingTest) differ(a, b Placed, relative float64) bool {
+	x, y := float64(a.Margin), float64(b.Margin)
 	return math.IsNaN(x) != math.IsNaN(y) || x != y && !(math.Abs(x-y) <= relative*t.scale) && !math.IsNaN(x)
 }
 
@@ -285,26 +289,26 @@ func (t *mixingTest) fails(ctx context.Context, rows int, err error) *Mixing {
 
 // confirm looks whether a margin of a batch differs by more than rounding. In batches of one size a row rounds alike,
 // whatever the others are; one that the size alone changes must do so at a node, and by more.
-func (t *mixingTest) confirm(ctx context.Context, batch []int, at int, margin float32) (*Mixing, error) {
-	k := batch[at]
+func (t *mixingTest) confirm(ctx context.Context, batch []int, row Placed) (*Mixing, error) {
+	k := batch[row.At]
 	others := slices.Clone(batch)
 	for i := range others {
-		if others[i] = (batch[i] + t.rows/2) % t.rows; i == at {
+		if others[i] = (batch[i] + t.rows/2) % t.rows; i == row.At {
 			others[i] = k
 		}
 	}
-	m, err := t.c.InBatch(ctx, t.of(others))
+	again, err := t.c.InBatch(ctx, t.of(others...))
 	if err != nil {
 		return nil, err
 	}
-	pair := [2]Place{{t.of(batch), at}, {t.of(others), at}}
-	company := t.differ(m[at], margin, 0)
+	pair := [2]Placed{row, again[row.At]}
+	company := t.differ(pair[0], pair[1], 0)
 	if !company {
-		pair[1] = Place{Batch: t.of([]int{k})}
+		pair[1] = t.alone[k]
 	}
-	found, err := t.c.Diverging(ctx, [][2]Place{pair})
-	if err != nil || !company && (len(found[0].Nodes) == 0 || !t.differ(margin, t.alone[k], 1e-2)) {
+	found, err := t.c.Diverging(ctx, [][2]Placed{pair})
+	if err != nil || !company && (len(found[0].Nodes) == 0 || !t.differ(row, t.alone[k], 1e-2)) {
 		return nil, err
 	}
-	return &Mixing{found[0].Nodes, math.Abs(float64(margin - t.alone[k])), len(batch), nil}, nil
+	return &Mixing{found[0].Nodes, math.Abs(float64(row.Margin - t.alone[k].Margin)), len(batch), nil}, nil
 }

@@ -378,6 +378,23 @@ func (c *Model) Inputs(ctx context.Context, x []float32) ([]float32, error) {
 	return c.Value(ctx, x, c.FileInput())
 }
 
+// SameAnswers fails where labels of the file are not what margins decide of rows x, or are not the original's, of that
+// name, although both models decide alike.
+func (c *Model) SameAnswers(ctx context.Context, original *Model, x []float32) error {
+	var answers [2]onnxio.Answers
+	for i, m := range []*Model{original, c} {
+		in, err := m.Inputs(ctx, x)
+		if err == nil {
+			inner, _ := m.WithoutInputTransform()
+			answers[i], err = inner.Answers(ctx, in, false)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", []string{"the original", "the quantized model"}[i], err)
+		}
+	}
+	return answers[0].Same(&answers[1])
+}
+
 // Value returns what a value of the graph is for rows x, one after the other: x itself of the input.
 func (c *Model) Value(ctx context.Context, x []float32, name string) (z []float32, err error) {
 	if name == c.Input().Name {

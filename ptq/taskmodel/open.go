@@ -48,25 +48,17 @@ func OpenForPeople(ctx context.Context, m *onnxio.Model, t *task.Task, workers i
 	if err != nil {
 		return nil, err
 	}
-	if err = labelled(ctx, m, t); err == nil {
+	if t != nil {
+		inner, _ := c.WithoutInputTransform() // any rows show it
+		_, err = inner.Answers(ctx, nil, false)
+	}
+	if err == nil {
 		err = c.SeparateRows(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
-}
-
-func labelled(ctx context.Context, m *onnxio.Model, t *task.Task) (err error) {
-	if t == nil || len(m.LabelOutputs()) == 0 {
-		return nil
-	}
-	c, err := OpenWithoutFront(m, t, 1) // any rows show it
-	if err == nil {
-		_, _, err = c.Answered(ctx, nil, false)
-		err = errors.Join(err, c.Close())
-	}
-	return err
 }
 
 // Require tells the task, before people are read, what the model requires of them: a row with a category that the model

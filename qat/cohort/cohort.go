@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/internal/statistics"
 	"cfq/onnxio/classifier"
 	"cfq/qat"
@@ -72,7 +73,7 @@ func (s *Source) Find(ctx context.Context, objective qat.Objective) (err error) 
 	if s.objective.Resamples {
 		limit = rayPeople
 	}
-	s.refused = qat.RowsAt(s.refused, 1, qat.Spread(len(s.refused), limit))
+	s.refused = lists.RowsAt(s.refused, 1, qat.Spread(len(s.refused), limit))
 	if s.promised, err = s.solve(ctx, s.Full, s.refused, false); err != nil {
 		return err
 	}
@@ -312,11 +313,11 @@ func (s *Source) subset(people []int) qat.Source {
 	for k, i := range people {
 		at[i] = k
 	}
-	rows := func(v []float32) []float32 { return qat.RowsAt(v, len(v)/n, people) }
+	rows := func(v []float32) []float32 { return lists.RowsAt(v, len(v)/n, people) }
 	facts := s.facts
 	facts.X, facts.Margins = rows(facts.X), rows(facts.Margins)
 	facts.Groups, facts.Probabilities = rows(facts.Groups), rows(facts.Probabilities)
-	facts.Classes = qat.RowsAt(facts.Classes, 1, people)
+	facts.Classes = lists.RowsAt(facts.Classes, 1, people)
 	some.X, some.Set = facts.X, s.Set.Select(people)
 	source := some.Source()
 	source.Draw = func(_ context.Context, round int, _ [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
@@ -350,7 +351,7 @@ func (s *Source) solve(ctx context.Context, m *classifier.Model, people []int, q
 	return Points(actions), err
 }
 
-func (s *Source) rows(people []int) []float32 { return qat.RowsAt(s.X, s.Dim, people) }
+func (s *Source) rows(people []int) []float32 { return lists.RowsAt(s.X, s.Dim, people) }
 
 // Points are the points of the actions that were found, nil for the others.
 func Points(actions []recourse.Action) [][]float32 {

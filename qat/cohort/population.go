@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"cfq/internal/lists"
-	"cfq/qat"
 )
 
 // Population is what the points of objectives that need no labels are drawn from: people and their ways to recourse.
@@ -91,7 +90,7 @@ func (p *Population) drawRays(ctx context.Context, rng *rand.Rand, margins Margi
 // Ends returns the end of each ray, in numbers as far as the margin there needs to be about the one given, but no
 // farther than the recourse point.
 func (p *Population) Ends(ctx context.Context, margins Margins, margin float32) ([]float32, error) {
-	ends := qat.RowsAt(p.X, p.Dim, lists.Map(p.Rays, func(r Ray) int { return r.Person }))
+	ends := lists.RowsAt(p.X, p.Dim, lists.Map(p.Rays, func(r Ray) int { return r.Person }))
 	return p.follow(ctx, margins, p.Rays, ends, slices.Repeat([]float32{margin}, len(p.Rays)), 1)
 }
 
