@@ -86,30 +86,16 @@ func (m *Model) WithInputTransform(t InputTransform) (*Model, error) {
 	return &c, nil
 }
 
-// WithoutInputTransform returns the model without the step in front of it, and that step: nil where there is none.
-func (m *Model) WithoutInputTransform() (*Model, InputTransform) {
+// WithoutInputTransform returns the model without the step in front of it.
+func (m *Model) WithoutInputTransform() *Model {
 	if m.transform == nil {
-		return m, nil
+		return m
 	}
 	c := *m
 	c.modelInput, c.transform = m.transform.inner, nil
 	c.graph = c.extended(c.base)
 	c.canonical = sync.OnceValues(c.canonicalize)
-	return &c, m.transform.InputTransform
-}
-
-// Graph returns the step as a model of its own.
-func (f *Front) Graph() *graph.Model {
-	rows := func(name string, n int) []graph.Value {
-		return []graph.Value{{
-			Name: name, DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: batchParam}, {Size: int64(n)}},
-		}}
-	}
-	g := &graph.Graph{Name: "inputs", Inputs: rows("columns", f.From)}
-	b := graph.NewBuilder(g, "")
-	f.append(b, "columns", nil)
-	g.Outputs = rows(g.Nodes[len(g.Nodes)-1].Outputs[0], f.To)
-	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: g}
+	return &c
 }
 
 func (f *Front) sizes() (from, to int) { return f.From, f.To }

@@ -102,7 +102,7 @@ func (v *evaluationView) tiles() (out []tile) {
 func (v *evaluationView) At() *eval.AtMargin { return v.at }
 
 func (v *evaluationView) promises() pageBlock {
-	b := v.byMargin("Promises by required margin t", "promises by margin", "")
+	b := v.byMargin("Promises by required margin t", "promises by margin")
 	const minCurve = 3 // margins
 	if len(v.Result.Margins) >= minCurve {
 		b.Figures = brokenChart("Promises that break, by required margin", v.Result, nil, v.Result.Margins)
@@ -135,20 +135,20 @@ func (v *evaluationView) costs() pageBlock {
 	if !v.Known("crg.n") && !v.Known("lost_recourse") {
 		return pageBlock{}
 	}
-	return v.byMargin("Cost of the recourse", "cost of recourse", "")
+	return v.byMargin("Cost of the recourse", "cost of recourse")
 }
 
 func (v *evaluationView) shape() pageBlock {
 	if !v.Known("dir_sim") {
 		return pageBlock{}
 	}
-	b := v.byMargin("Shape of the recourse", "shape", "")
+	b := v.byMargin("Shape of the recourse", "shape")
 	b.Fold = true
 	return b
 }
 
 func (v *evaluationView) marginErrors() pageBlock {
-	b := v.byMargin("Margin error e at the original's recourse points", "margin errors", "")
+	b := v.byMargin("Margin error e at the original's recourse points", "margin errors")
 	b.Fold = true
 	return b
 }

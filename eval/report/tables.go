@@ -92,15 +92,13 @@ func (t *resultTable) add(name string, r *eval.Result, at int) {
 	t.names, t.at = append(t.names, name), append(t.at, r.Margins[at])
 }
 
-// byMargin is a section with a row for each required margin; if a metric is named, of those margins that have it. The
-// templates of its name say what its columns are, and explain them.
-func (v *evaluationView) byMargin(title, name, having string) pageBlock {
+// byMargin is a section with a row for each required margin. The templates of its name say what its columns are, and
+// explain them.
+func (v *evaluationView) byMargin(title, name string) pageBlock {
 	t := newResultTable(title, "t", v.columns(name+" columns", v)...)
 	t.After = v.words.Lines(name, v)
 	for i, a := range v.Result.Margins {
-		if having == "" || a.Of(having).N > 0 {
-			t.add(margin(a.Margin), v.Result, i)
-		}
+		t.add(margin(a.Margin), v.Result, i)
 	}
 	return t.pageBlock
 }

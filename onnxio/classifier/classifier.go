@@ -385,7 +385,7 @@ func (c *Model) SameAnswers(ctx context.Context, original *Model, x []float32) e
 	for i, m := range []*Model{original, c} {
 		in, err := m.Inputs(ctx, x)
 		if err == nil {
-			inner, _ := m.WithoutInputTransform()
+			inner := m.WithoutInputTransform()
 			answers[i], err = inner.Answers(ctx, in, false)
 		}
 		if err != nil {

@@ -49,7 +49,7 @@ func OpenForPeople(ctx context.Context, m *onnxio.Model, t *task.Task, workers i
 		return nil, err
 	}
 	if t != nil {
-		inner, _ := c.WithoutInputTransform() // any rows show it
+		inner := c.WithoutInputTransform() // any rows show it
 		_, err = inner.Answers(ctx, nil, false)
 	}
 	if err == nil {
