@@ -16,7 +16,9 @@ func TestValues(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 1001, maxValues, maxValues + 1} {
 		x := make([]float64, n)
 		for i := range x {
-			x[i] = rng.NormFloat64() * 3
+			if x[i] = rng.NormFloat64() * 3; i >= 1001 { // of a million, few are different: they are quicker to sort
+				x[i] = x[i%1001]
+			}
 		}
 		var v, other Values
 		for i := range x {

@@ -21,7 +21,7 @@ const FunctionDomain = "cfq"
 
 const (
 	// maxInlined bounds the nodes of a graph without functions: each of them may call another one twice.
-	maxInlined = 200_000
+	maxInlined = 50_000
 	// maxCalls bounds how deep functions and branches lie within one another.
 	maxCalls = 100
 	// maxCondition bounds the elements of the values that a condition is computed from.

@@ -206,7 +206,7 @@ func TestResolveRefuses(t *testing.T) {
 	}
 	for want, m := range map[string]*graph.Model{
 		`the function "f.Self" calls itself`: whole([]*graph.Function{self, other}, nil, of("f", node("Self", "x", "y"))),
-		"have more than 200000 nodes":        whole(doubling, nil, of("f", node("F40", "x", "y"))),
+		"have more than 50000 nodes":         whole(doubling, nil, of("f", node("F40", "x", "y"))),
 		`Loop node "y" repeats a graph`: whole(nil, []*graph.Tensor{yes("c", 1)},
 			node("Loop", "c c x", "y", subgraph(t, "body", body("x")))),
 		"is not constant (it depends on the input": whole(nil, nil, node("ReduceSum", "x", "s", graph.IntAttr("keepdims", 0)),
