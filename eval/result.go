@@ -148,6 +148,9 @@ type Population struct {
 	UnlabelledRows Tally `json:"unlabelled_rows"` // of Read
 	// UnlikeRows have an input beyond the calibration rows; of none when these are not known. The caller adds it.
 	UnlikeRows Tally `json:"unlike_rows"`
+	// Encoding is whether people are known to be encoded as the model was trained, see draft.Evidence; "" when nobody
+	// asked. The caller adds it.
+	Encoding string `json:"encoding,omitempty"`
 }
 
 // SpreadStep is a margin, and how many people have it or less.

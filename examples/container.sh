@@ -75,7 +75,7 @@ echo "== examples/ci/Containerfile"
 "$engine" build "${options[@]}" --quiet --file examples/ci/Containerfile --build-arg "RELEASE=$archive" \
 	--build-arg "BASE=$base" --tag $tag "$releases"
 mkdir "$work/loans"
-cp testdata/loans/{model.onnx,{train,test}.csv,task.yaml} "$work/loans"
+cp testdata/loans/{model.onnx,{train,test}.csv,task.yaml{,.verified}} "$work/loans"
 chmod 777 "$work/loans" # a user of the image writes there
 cfq() {
 	echo "\$ docker run cfq $*"

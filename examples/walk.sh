@@ -107,6 +107,11 @@ people=300
 [[ $1 != ft-transformer ]] || people=80 # the gradient of attention takes its time
 mkdir -p "$out"
 cp model.onnx task.yaml gate.yaml "$data"/train.csv "$data"/test.csv "$out"
+check=(test.csv model.onnx) # the graph shows how people are encoded
+if [[ -f scores.csv ]]; then
+	cp scores.csv "$out"
+	check=(train.csv model.onnx --scores scores.csv)
+fi
 cd "$out"
 rm -f draft.yaml q.onnx*
 
@@ -119,7 +124,7 @@ show() {
 }
 
 show task init -d train.csv model.onnx --label decision --favourable approved -o draft.yaml
-show task check task.yaml -d test.csv model.onnx -q
+show task check task.yaml -d "${check[@]}" -q
 show quantize model.onnx -d train.csv -t task.yaml -o q.onnx --budget 5 -q
 show inspect q.onnx
 show gate model.onnx q.onnx -d test.csv -t task.yaml --gate gate.yaml --sample $people -q

@@ -15,6 +15,7 @@ import (
 	"cfq/onnxio/ort"
 	"cfq/recourse"
 	"cfq/task"
+	"cfq/task/draft"
 )
 
 type evalFlags struct {
@@ -101,26 +102,28 @@ func (f *evalFlags) measure(
 		r.Warnings = append(r.Warnings, fmt.Sprintf("calibration rows among the people cannot be recognised: %v",
 			rows.problem))
 	}
-	known, err := rows.count(r)
+	equal, err := rows.count(r)
 	if err != nil {
 		r.Warnings = append(r.Warnings, err.Error())
-	} else if known > 0 {
+	} else if equal > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of the %d people are equal to a row that the quantized model was "+
-			"calibrated on: what it keeps for them says little about others", known, r.Population.Read))
+			"calibrated on: what it keeps for them says little about others", equal, r.Population.Read))
 	}
 	if r.SensitivityToCopies, err = r.Alternatives(d.f.groupBy()); err != nil {
 		return nil, err
 	}
-	verified, says, err := d.encoding(false)
+	known, path, err := recordedEvidence(d.f.task, d.opened, d.sources[0].SHA256)
 	if err != nil {
 		return nil, err
 	}
-	if verified.Name == "" && says != unverified { // what is said of another model or encoding may be a mistake
+	// What is known of another model or encoding, or against this one, may be a mistake.
+	if says := d.encoding(known, r); r.Population.Encoding != draft.Verified && known.Other != "" ||
+		r.Population.Encoding == draft.Contradicted {
 		r.Warnings = append(r.Warnings, says)
 	}
 	doc, err := d.document(ctx, r)
 	if err == nil {
-		doc.EncodingRecord = verified
+		doc.EncodingRecord, err = source(path)
 	}
 	return doc, err
 }

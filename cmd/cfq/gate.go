@@ -32,7 +32,8 @@ type gateFlags struct {
 	limits         [4]string // of shorthands
 	oneSided       bool
 	noLabels       bool
-	verified       bool // the encoding has to be
+	unverified     bool // the encoding may be
+	scores         string
 	looks          looksFlags
 	margin         float64
 	maxUnreadable  float64
@@ -52,10 +53,6 @@ func shorthands() [4]struct{ flag, check string } {
 	}
 }
 
-// unverified is what a gate says first when no file tells that the task file encodes people as the model was trained.
-const unverified = "The encoding is unverified: no scores of the model's owner were compared with those of the task " +
-	"file's encoding."
-
 // The values of --on-inconclusive.
 const (
 	reportOnly = "report"
@@ -67,7 +64,8 @@ func (f *gateFlags) variables() variables {
 	f.maxUnreadable = eval.MuchUnreadable
 	v := f.evaluationFlags.variables().with(f.looks.variables()).with(variables{
 		"check": repeated{&f.checks}, "one-sided": &f.oneSided, "no-labels": &f.noLabels, "gate": &f.file,
-		"max-unreadable": &f.maxUnreadable, "margin": &f.margin, "verified-encoding": &f.verified, "previous": &f.previous,
+		"max-unreadable": &f.maxUnreadable, "margin": &f.margin, "unverified-encoding": &f.unverified,
+		"scores": &f.scores, "previous": &f.previous,
 		"on-inconclusive":    cli.Choice(&f.onInconclusive, []string{reportOnly, toFail, toPass}),
 		"calibration-record": &f.record, "records": repeated{&f.tables},
 	})
@@ -84,7 +82,7 @@ func (f *gateFlags) variables() variables {
 func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
 	err := refuseFlags(func(flag string) bool { return len(f.tables) > 0 && e.given(flag) },
 		"FLAG has no effect on --records: it is settled when they are made; cfq eval takes it",
-		"sample", "seed", "restarts", "perturbation")
+		"sample", "seed", "restarts", "perturbation", "scores")
 	if err != nil {
 		return err
 	}
@@ -113,7 +111,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
 // dropReports removes the reports that this run replaces: what an earlier run wrote must not stand next to one that
 // fails.
 func (f *gateFlags) dropReports(args []string) error {
-	inputs, reports := append(f.inputs(args), f.file, f.previous, f.record), f.outputs()
+	inputs, reports := append(f.inputs(args), f.file, f.previous, f.record, f.scores), f.outputs()
 	if err := cli.Distinct(inputs, append(reports, f.looks.file(args[1])...)); err != nil || !f.overwrite {
 		return err
 	}
@@ -143,7 +141,10 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 	if err := d.files[0].SameKind(d.files[1]); err != nil {
 		return nil, unusableModel(d.paths[1], err)
 	}
-	verified, encoded, err := d.encoding(g.NeedsEncoding)
+	known, recorded, err := recordedEvidence(f.task, d.opened, d.sources[0].SHA256)
+	if err == nil && f.scores != "" {
+		recorded, err = f.scores, d.scored(ctx, f.scores, &known)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +185,11 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 	if err != nil {
 		return nil, err
 	}
-	doc.Previous, doc.EncodingRecord = before, verified
+	doc.Previous = before
+	encoded := d.encoding(known, r)
+	if doc.EncodingRecord, err = source(recorded); err != nil {
+		return nil, err
+	}
 	if doc.GateFile, err = source(f.file); err == nil {
 		doc.CalibrationRecord, err = source(rows.found)
 	}
@@ -297,7 +302,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	case f.looks.path == noLooks:
 		f.notes = append(f.notes, "--looks-file none: whether this model was judged before was not checked")
 	}
-	g.OneSided, g.NeedsEncoding = g.OneSided || f.oneSided, g.NeedsEncoding || f.verified
+	g.OneSided, g.UnverifiedEncoding = g.OneSided || f.oneSided, g.UnverifiedEncoding || f.unverified
 	g.NoLabels = g.NoLabels || f.noLabels
 	g.Reverse(f.promises != "")
 	if err := g.Check(); err != nil {
@@ -383,6 +388,9 @@ func (f *gateFlags) verdict(e *env, models []string, r *gate.Report) error {
 		}
 	}
 	err := fmt.Errorf("%s: %s", r.Verdict, strings.Join(which, ", "))
+	if slices.Equal(which, []string{gate.EncodingCheck}) {
+		hint = strings.Join(r.Next, " ")
+	}
 	switch {
 	case r.Verdict == gate.Pass:
 		return nil

@@ -24,6 +24,7 @@ import (
 	"cfq/ptq"
 	"cfq/quant"
 	"cfq/task"
+	"cfq/task/draft"
 )
 
 func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
@@ -43,14 +44,14 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	run.Checkpoint = f.checkpoint
-	path, says, err := verification(f.task, in.task, run.Origin["model"])
-	switch {
-	case err != nil:
+	known, _, err := recordedEvidence(f.task, in, run.Origin["model"])
+	if err != nil {
 		return err
-	case path != "":
-		e.msg.Note("%s", says)
-	case says != unverified: // what is said of another model or encoding may be a mistake
-		e.msg.Warn("%s", says)
+	}
+	if state, why := known.State(); state == draft.Verified && known.Model == "" {
+		e.msg.Note("The encoding is verified: %s.", why)
+	} else if known.Other != "" { // what is said of another model or encoding may be a mistake
+		e.msg.Warn("The encoding is %s: %s.", state, why)
 	}
 	f.calibrating = in.people
 	if f.r.Target != nil {

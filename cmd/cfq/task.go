@@ -200,9 +200,14 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 			return err
 		}
 	}
-	var verified *draft.Verification
+	var known draft.Evidence
+	if in.files != nil {
+		if known.Model, err = in.shows(args[0]); err != nil {
+			return err
+		}
+	}
 	if f.scores != "" {
-		if verified, err = f.verify(ctx, e, args[1], in, rows); err != nil {
+		if known.Scores, err = f.verify(ctx, e, args[1], in, rows); err != nil {
 			return err
 		}
 	}
@@ -213,7 +218,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return cli.WithCode(fmt.Errorf("task %s: %w", args[0], err), cli.Unusable)
 	}
-	r, err := draft.Check(t, questions, in.people, set.Factual(in.people.X), margins, verified)
+	r, err := draft.Check(t, questions, in.people, set.Factual(in.people.X), margins, known)
 	if err != nil {
 		return runError(err)
 	}

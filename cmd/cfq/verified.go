@@ -2,39 +2,53 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
 
-	"cfq/eval/report"
+	"cfq/eval"
 	"cfq/internal/cli"
-	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
+	"cfq/ptq/taskmodel"
+	"cfq/qat/fit"
 	"cfq/task"
 	"cfq/task/draft"
 )
 
-// verify compares the scores of the model, read from path, with those of its owner. The threshold of the decision is
-// none of the scores'.
 func (f *taskFlags) verify(
 	ctx context.Context, e *env, path string, in *opened, rows task.ReadOptions,
-) (v *draft.Verification, err error) {
+) (*draft.Verification, error) {
 	if path == "" {
 		return nil, cli.Usagef("give the model after the task file", "--scores needs the MODEL that has them")
 	}
-	if err := cli.Input("scores", f.scores); err != nil {
+	s, err := readScores(ctx, f.scores, rows)
+	if err != nil {
 		return nil, err
 	}
-	s, err := draft.ReadScores(ctx, f.scores)
+	return in.compare(ctx, e, path, s)
+}
+
+// readScores reads the scores that a model's owner has of rows of the data.
+func readScores(ctx context.Context, path string, rows task.ReadOptions) (*draft.Scores, error) {
+	if err := cli.Input("scores", path); err != nil {
+		return nil, err
+	}
+	s, err := draft.ReadScores(ctx, path)
 	if err == nil {
 		err = s.Select(rows)
 	}
-	if err != nil {
-		return nil, dataError(err)
-	}
+	return s, dataError(err)
+}
+
+// compare compares the scores of the model, read from path, with those of its owner. The threshold of the decision is
+// none of the scores'.
+func (in *opened) compare(ctx context.Context, e *env, path string, s *draft.Scores) (
+	v *draft.Verification, err error,
+) {
 	m, plain := in.files[0], *in.task
 	s.Coarse = m.Coarse()
 	if plain.Target.Threshold = 0; plain.Target.Output == string(onnxio.Probabilities) {
@@ -49,10 +63,8 @@ func (f *taskFlags) verify(
 	if err != nil {
 		return nil, runError(err)
 	}
-	if v, err = draft.Verify(s, in.task, in.people, logits, classes); err != nil {
-		return nil, dataError(fmt.Errorf("scores %s: %w", f.scores, err))
-	}
-	return v, nil
+	v, err = draft.Verify(s, in.task, in.people, logits, classes)
+	return v, dataError(cli.Wrap(err, "--scores takes what the training code gives rows of --data"))
 }
 
 func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verification) (err error) {
@@ -93,51 +105,80 @@ func readRecords(path string) (*draft.Records, error) {
 	return all, nil
 }
 
-func (d *evaluation) encoding(needed bool) (record report.File, says string, err error) {
-	path, says, err := verification(d.f.task, d.task, d.sources[0].SHA256)
-	if err != nil {
-		return record, "", err
+// shows is how the file of the first model shows that the task encodes people as the model was trained; "" if not.
+func (in *opened) shows(taskPath string) (how string, err error) {
+	if taskmodel.RawColumns(in.files[0], in.task) {
+		return "the model's graph takes the columns of the data as they are", nil
 	}
-	if needed && path == "" {
-		return record, "", cli.Usagef("`cfq task check TASK -d DATA MODEL --scores SCORES` verifies it; without SCORES, "+
-			"target.accuracy in TASK does", "the gate needs a verified encoding: %s", says)
+	text, _ := in.files[0].Graph().Meta(fit.RecipeKey)
+	var by struct{ Task string }
+	if json.Unmarshal([]byte(text), &by) != nil || by.Task == "" { // of another program
+		return "", nil
 	}
-	record, err = source(path)
-	return record, says, err
+	if _, sum, err := fileHash(taskPath); err != nil || sum != by.Task {
+		return "", err
+	}
+	return "cfq train made the model with this task file", nil
 }
 
-// verification looks for the record next to a task file. path is "" unless it is about the task's encoding and the
-// model with the hash sum.
-func verification(taskPath string, t *task.Task, sum string) (path, says string, err error) {
+// recordedEvidence is what the model and the record next to the task file say of the encoding, for the model with the
+// hash sum; path is that of the record, "" unless it is about both.
+func recordedEvidence(taskPath string, in *opened, sum string) (known draft.Evidence, path string, err error) {
+	if known.Model, err = in.shows(taskPath); err != nil {
+		return known, "", err
+	}
 	path = draft.RecordPath(taskPath)
 	all, err := readRecords(path)
-	if err != nil {
-		return "", "", err
-	}
-	if len(all.List) == 0 {
-		return "", unverified, nil
+	if err != nil || len(all.List) == 0 {
+		return known, "", err
 	}
 	i := slices.IndexFunc(all.List, func(r draft.Record) bool { return r.Model == sum })
-	encoding := t.EncodingHash()
-	switch text := "The encoding is unverified: "; {
+	encoding := in.task.EncodingHash()
+	switch {
 	case !slices.ContainsFunc(all.List, func(r draft.Record) bool { return r.Encoding == encoding }):
-		return "", text + path + " is about another encoding than the task file's.", nil
+		known.Other = path + " is about another encoding than the task file's"
 	case i < 0:
-		return "", text + path + " is about another original.", nil
+		known.Other = path + " is about another original"
 	case !all.List[i].Verified():
-		return "", text + "the scores of " + path + " do not verify it.", nil
-	case all.List[i].Accuracy > 0 && all.List[i].Accuracy != t.Target.Accuracy:
-		return "", text + path + " is about another target.accuracy.", nil
+		known.Other = "the scores of " + path + " do not verify it"
+	case all.List[i].Accuracy > 0 && all.List[i].Accuracy != in.task.Target.Accuracy:
+		known.Other = path + " is about another target.accuracy"
+	default:
+		known.Scores = &all.List[i].Verification
+		return known, path, nil
 	}
-	r := all.List[i]
-	if r.Accuracy > 0 {
-		return path, fmt.Sprintf("The encoding is verified: the original's accuracy on %s is the one that the task file "+
-			"states.", message.Count(r.Rows, "row")), nil
+	return known, "", nil
+}
+
+// scored adds to what is known of the encoding the scores that the original's owner has of rows of the data. Scores
+// that contradict it are an error.
+func (d *evaluation) scored(ctx context.Context, path string, known *draft.Evidence) error {
+	rows, err := readSelection(d.f.rows)
+	if err != nil {
+		return err
 	}
-	says = fmt.Sprintf("The encoding is verified: the original gives the scores that its owner has of %s.",
-		message.Count(r.Rows, "row"))
-	if n := len(r.Unseen); n > 0 {
-		says += fmt.Sprintf(" They say nothing of %s: %s.", message.Count(n, "input"), message.List(r.Unseen, 6))
+	s, err := readScores(ctx, path, rows)
+	if err != nil {
+		return err
 	}
-	return path, says, nil
+	in := *d.opened
+	if in.people, err = task.Read(ctx, d.f.data, d.task, task.ReadOptions{Only: s.Rows}); err != nil {
+		return dataError(cli.Wrap(err, hintData))
+	}
+	known.Scores, err = in.compare(ctx, d.e, d.paths[0], s)
+	if state, why := known.State(); err == nil && state == draft.Contradicted {
+		err = cli.Wrap(fmt.Errorf("scores %s: %s", path, why), "either they are not the original's of these rows, or the "+
+			"encoding is another: `cfq task check --scores` says where")
+	}
+	return err
+}
+
+// encoding adds to a result whether the encoding is verified, and says why.
+func (d *evaluation) encoding(known draft.Evidence, r *eval.Result) (says string) {
+	right, favourable := r.Rate("accuracy_full"), r.Rate("fnr_full").Den
+	known.Stated, known.Rows, known.Right = d.task.Target.Accuracy, right.Den, right.Num
+	known.Frequent = max(favourable, right.Den-favourable)
+	var why string
+	r.Population.Encoding, why = known.State()
+	return fmt.Sprintf("The encoding is %s: %s.", r.Population.Encoding, why)
 }

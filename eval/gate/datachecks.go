@@ -95,3 +95,28 @@ func (j *judge) dataChecks() (all []Finding) {
 	}
 	return all
 }
+
+// EncodingCheck is the name of the finding that people may be encoded otherwise than the model was trained.
+const EncodingCheck = "encoding"
+
+// judgeEncoding lets no gate pass that rests on an encoding which may be another, unless it accepts that.
+func (r *Report) judgeEncoding(g *Gate, state string) {
+	switch {
+	case state == "" || state == "verified":
+		return
+	case state == "unverified" && g.UnverifiedEncoding:
+		r.Accepted = "an unverified encoding"
+		return
+	}
+	f := Finding{
+		Check: EncodingCheck, Metric: EncodingCheck, Severity: Blocks, Verdict: Inconclusive, Limit: "verified",
+		Bounded: unbounded(), Why: "the encoding is " + state,
+	}
+	advice := "verify it by --scores FILE (scores that the training code gives rows of --data), `cfq task check --scores`, " +
+		"target.accuracy in the task, or a model of raw columns, or accept it with --unverified-encoding"
+	if state != "unverified" {
+		advice = "correct the encoding of the task, or its target.accuracy"
+	}
+	f.remark("%s", advice)
+	r.Findings = append(r.Findings, f)
+}

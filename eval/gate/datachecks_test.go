@@ -124,3 +124,32 @@ func TestNoOutcomes(t *testing.T) {
 	_, err := Parse("gate.yaml", []byte("version: 1\nlabels: some\nchecks: [{metric: vd, max: 0.02}]\n"))
 	must.Fail(t, err, `invalid value "some": want none`)
 }
+
+// An encoding that nothing verifies passes only where the gate accepts it, and one that is contradicted nowhere.
+func TestUnverifiedEncoding(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		state, key string
+		want       Verdict
+		accepted   string
+	}{
+		{"", "", Pass, ""},
+		{"verified", "", Pass, ""},
+		{"verified", "encoding: unverified\n", Pass, ""},
+		{"unverified", "", Inconclusive, ""},
+		{"unverified", "encoding: unverified\n", Pass, "an unverified encoding"},
+		{"contradicted", "encoding: unverified\n", Inconclusive, ""},
+	} {
+		r := broken(0, 1000)
+		r.Population.Encoding = c.state
+		g := must.Get(Parse("gate.yaml", []byte("version: 1\n"+c.key+"checks: [{metric: vd, max: 0.02}]\n")))(t)
+		report := Judge(g, r, nil)
+		must.Same(must.In(t, c.state+c.key), c.want, report.Verdict)
+		must.Same(t, c.accepted, report.Accepted)
+		must.Same(t, c.want == Pass, len(report.Next) == 0)
+		must.Same(t, false, report.Looked(g)) // the same people may be looked at again
+	}
+	r := broken(900, 1000)
+	r.Population.Encoding = "unverified"
+	must.Same(t, Fail, Judge(gateOf(t, "vd<=0.02"), r, nil).Verdict)
+}

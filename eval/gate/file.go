@@ -153,7 +153,7 @@ func (d *gateDecoder) gateKeys(g *Gate, p *filePlaces) []config.Key {
 		{Name: "max_unreadable", Value: d.limit(&g.MaxUnreadable).With("minimum", 0).With("maximum", 1)},
 		{Name: "labels", Value: d.only(&g.NoLabels, "none")},
 		{Name: "calibration_record", Value: d.only(&g.NeedsRecord, "required")},
-		{Name: "verified_encoding", Value: d.Flag(&g.NeedsEncoding)},
+		{Name: "encoding", Value: d.only(&g.UnverifiedEncoding, "unverified")},
 		{Name: "intended_use", Value: d.text(&g.IntendedUse)},
 		{Name: "approver", Value: d.text(&g.Approver)},
 		{Name: "checks", Value: config.Value{

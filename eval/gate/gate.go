@@ -57,8 +57,8 @@ type Gate struct {
 	NoLabels bool
 	// NeedsRecord says that there is no verdict unless it is known which rows the model was calibrated on.
 	NeedsRecord bool
-	// NeedsEncoding says that there is no verdict unless scores of the model's owner have verified the encoding.
-	NeedsEncoding bool
+	// UnverifiedEncoding accepts that nothing shows that people are encoded as the model was trained.
+	UnverifiedEncoding bool
 	// IntendedUse says what the model may be released for, and Approver who answers for the gate: the report repeats both.
 	IntendedUse, Approver string
 

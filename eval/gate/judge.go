@@ -39,6 +39,9 @@ func Judge(g *Gate, r, previous *eval.Result) *Report {
 		report.note("no outcome is known: that the favourable class is the right one is unverified")
 	}
 	report.Findings = append(report.Findings, j.dataChecks()...)
+	if r != nil {
+		report.judgeEncoding(g, r.Population.Encoding)
+	}
 	report.conclude()
 	report.advise(r != nil && r.Settings.Sample > 0 && r.Population.Evaluated < r.Population.Refused)
 	report.noteLooks(g)

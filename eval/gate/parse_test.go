@@ -146,7 +146,7 @@ colour: red
 		"6:24: higher is better for frr: use min",
 		`6:32: this must be a finite number, not "x"`,
 		`7:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, looks, one_sided, ` +
-			`max_unreadable, labels, calibration_record, verified_encoding, intended_use, approver, checks`,
+			`max_unreadable, labels, calibration_record, encoding, intended_use, approver, checks`,
 	}
 	var list config.Errors
 	if !errors.As(err, &list) {

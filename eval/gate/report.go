@@ -30,6 +30,8 @@ type Report struct {
 	// Next says what to do about the findings that keep the gate from passing, most urgent first.
 	Next  []string `json:"next,omitempty"`
 	Notes []string `json:"notes,omitempty"`
+	// Accepted is what the gate accepts although nothing verifies it, "" when there is nothing of the kind.
+	Accepted string `json:"accepted,omitempty"`
 	// what the gate file says of the release
 	IntendedUse string `json:"intended_use,omitempty"`
 	Approver    string `json:"approver,omitempty"`

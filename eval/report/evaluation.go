@@ -26,7 +26,7 @@ func evaluationPage(d *Document, full bool) *reportPage {
 	p := &reportPage{Title: d.Title, Tiles: v.tiles()}
 	head := v.headline()
 	if d.Gate != nil {
-		p.Verdict = d.Gate.Verdict
+		p.Verdict, p.Accepted = d.Gate.Verdict, d.Gate.Accepted
 		p.add(v.verdict(), findings(d.Gate, full))
 		head.Title = "The promises"
 	}

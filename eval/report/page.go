@@ -14,11 +14,12 @@ import (
 
 // reportPage is what the views for people show: they differ in how they draw it. It is also what page.html is given.
 type reportPage struct {
-	Title   string
-	Verdict gate.Verdict // "" without a gate
-	Tiles   []tile
-	Blocks  []pageBlock
-	answer  int // the blocks that say what was asked for, with a gate; the rest is what it rests on
+	Title    string
+	Verdict  gate.Verdict // "" without a gate
+	Accepted string       // by the gate, unverified; "" for nothing
+	Tiles    []tile
+	Blocks   []pageBlock
+	answer   int // the blocks that say what was asked for, with a gate; the rest is what it rests on
 }
 
 // pageBlock is a section of a page. In its table the first Left columns are aligned left, the others right.
@@ -55,10 +56,14 @@ func (p *reportPage) add(blocks ...pageBlock) {
 
 // Head is the title, after the verdict if there is one.
 func (p *reportPage) Head() string {
-	if p.Verdict == "" || p.Title == "" {
-		return string(p.Verdict) + p.Title
+	verdict := string(p.Verdict)
+	if p.Accepted != "" {
+		verdict += " with " + p.Accepted
 	}
-	return string(p.Verdict) + ": " + p.Title
+	if verdict == "" || p.Title == "" {
+		return verdict + p.Title
+	}
+	return verdict + ": " + p.Title
 }
 
 func (b *pageBlock) row(cells ...string) { b.Rows = append(b.Rows, cells) }

@@ -7,6 +7,7 @@ The only step of the example that needs Python (torch, onnx, onnxscript).
     python train.py ../../testdata/loans/train.csv model.onnx
 """
 import csv
+import os
 import sys
 
 import onnx
@@ -81,6 +82,8 @@ def main(data, out):
     right = (net(x, c).argmax(1) == y).float().mean().item()
     print(f"{len(x)} rows, {len(NUMBERS)} numbers and {len(CATEGORIES)} categories, {100 * right:.1f} % decided as they "
           "turned out")
+    with open(os.path.join(os.path.dirname(out), "scores.csv"), "w") as file:  # for `cfq task check --scores`
+        print("refused,approved", *(f"{a:.6f},{b:.6f}" for a, b in net(x[:100], c[:100]).tolist()), sep="\n", file=file)
     batch = torch.export.Dim("batch")
     torch.onnx.export(net, (x[:2], c[:2]), out, input_names=["numbers", "categories"], output_names=["logits"],
                       dynamic_shapes=({0: batch}, {0: batch}), opset_version=20, external_data=False, verbose=False)

@@ -7,6 +7,7 @@ numbers in the graph.
     python train.py ../../testdata/loans/train.csv model.onnx
 """
 import csv
+import os
 import sys
 
 import keras
@@ -51,7 +52,10 @@ def main(data, out):
     model = network(x)
     model.compile(keras.optimizers.Adam(3e-3), loss="binary_crossentropy")
     model.fit(x, y, batch_size=64, epochs=6, verbose=0)
-    right = ((model.predict(x, verbose=0)[:, 0] > 0.5) == y).mean()
+    scores = model.predict(x, verbose=0)[:, 0]
+    right = ((scores > 0.5) == y).mean()
+    with open(os.path.join(os.path.dirname(out), "scores.csv"), "w") as file:  # for `cfq task check --scores`
+        print("approved", *(f"{p:.6f}" for p in scores[:100]), sep="\n", file=file)
     print(f"{len(y)} rows, {len(NUMBERS)} numbers and {len(CATEGORIES)} categories, {100 * right:.1f} % decided as they "
           "turned out")
     model.export(out, format="onnx", verbose=False)

@@ -68,6 +68,8 @@ def main(data, out):
     net.eval()
     right = (net(x).argmax(1) == y).float().mean().item()
     print(f"{len(x)} rows, {x.shape[1]} inputs, {100 * right:.1f} % decided as they turned out")
+    with open(os.path.join(os.path.dirname(out), "scores.csv"), "w") as file:
+        print("refused,approved", *(f"{a:.6f},{b:.6f}" for a, b in net(x[:100]).tolist()), sep="\n", file=file)
     torch.onnx.export(net, (x[:2],), out, input_names=["features"], output_names=["logits"],
                       dynamic_shapes=({0: torch.export.Dim("batch")},), opset_version=21, external_data=False, verbose=False)
     strip(out)

@@ -7,7 +7,7 @@ cfq=$(realpath "${CFQ:-../../bin/cfq}")
 data=$(realpath ../../testdata/loans)
 out=${OUT:-build}
 mkdir -p "$out"
-cp model.onnx encoding.json task.yaml gate.yaml "$data"/train.csv "$data"/test.csv "$out"
+cp model.onnx encoding.json scores.csv task.yaml gate.yaml "$data"/train.csv "$data"/test.csv "$out"
 cd "$out"
 rm -f draft.yaml promises.csv cf-ptq.onnx* ptq.onnx*
 
@@ -20,7 +20,7 @@ show() {
 }
 
 show task init -d train.csv model.onnx --encoding encoding.json --label decision --favourable approved -o draft.yaml
-show task check task.yaml -d train.csv model.onnx -q
+show task check task.yaml -d train.csv model.onnx --scores scores.csv -q
 show recourse model.onnx -d test.csv -t task.yaml --margin 0.1 -o promises.csv -q
 show quantize model.onnx -d train.csv -t task.yaml -o ptq.onnx --method ptq --budget 4 --force -q
 show quantize model.onnx -d train.csv -t task.yaml -o cf-ptq.onnx --budget 4 -q

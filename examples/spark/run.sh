@@ -124,6 +124,7 @@ worker() { # worker NUMBER: one core of a cluster
 # People have an id here, so the task names it.
 cp "$data/model.onnx" "$work"
 sed 's/^data:$/&\n  id: id/' "$data/task.yaml" >"$work/task.yaml"
+cp "$data/task.yaml.verified" "$work"
 awk '{ print (NR == 1 ? "id," : "train" NR ",") $0 }' "$data/train.csv" >"$work/train.csv"
 "$cfq" quantize "$work/model.onnx" -d "$work/train.csv" -t "$work/task.yaml" -o "$work/model.q.onnx" -q >/dev/null
 files=$cfq,$library,$work/model.onnx,$work/model.q.onnx,$work/model.q.onnx.rows,$work/task.yaml
@@ -256,7 +257,7 @@ same promises "$work/promises.tsv" "$work/promises.one"
 
 # The records of one process. Reports name their command, so both have the same.
 for where in one spark; do
-	cp "$work"/{model.onnx,model.q.onnx,model.q.onnx.rows,task.yaml} "$work/$where"
+	cp "$work"/{model.onnx,model.q.onnx,model.q.onnx.rows,task.yaml{,.verified}} "$work/$where"
 done
 {
 	echo "$columns"

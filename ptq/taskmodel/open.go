@@ -9,11 +9,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/lower"
 	"cfq/quant"
 	"cfq/task"
+	"cfq/task/draft"
 )
 
 // Open makes a model the classifier of a task, and checks that the two fit: its rows are those of the task's
@@ -67,6 +70,30 @@ func Require(t *task.Task, m *onnxio.Model) {
 	for _, c := range m.Columns() {
 		t.Require(c.First, c.Values, c.Strict, c.Blank)
 	}
+}
+
+// RawColumns says that the graph shows how people are encoded: it takes each column of the task by its name, texts as
+// they are and numbers that it scales itself.
+func RawColumns(m *onnxio.Model, t *task.Task) bool {
+	columns, at := m.Columns(), 0
+	if t.Latent != nil || t.Encoded || len(columns) != len(t.Features) {
+		return false
+	}
+	for i := range t.Features {
+		f := &t.Features[i]
+		k := slices.IndexFunc(columns, func(c lower.Column) bool { return c.First == at })
+		if k < 0 || draft.BareName(columns[k].Name) != draft.BareName(f.Column) {
+			return false
+		}
+		n, values := f.Number(), columns[k].Values
+		switch {
+		case values == nil && (n == nil || n.Mean != 0 || n.Std != 1 || n.Log != nil || n.Clip != nil || !m.ScalesNumbers()),
+			values != nil && !slices.Equal(values, f.Values()):
+			return false
+		}
+		at += f.ModelInputs()
+	}
+	return true
 }
 
 // OpenWithoutFront is Open of a model that gets its own inputs.

@@ -9,7 +9,6 @@ import (
 
 	"cfq/internal/lists"
 	"cfq/internal/message"
-	"cfq/internal/statistics"
 	"cfq/task"
 )
 
@@ -33,16 +32,16 @@ type Finding struct {
 
 // Report is a task held against data.
 type Report struct {
-	Rows     int              `json:"rows"`            // data rows that data.filter keeps
-	Read     int              `json:"read"`            // of them, those that can be read
-	Filtered int              `json:"filtered"`        // rows that data.filter leaves out
-	Features []Column         `json:"features"`        // in the order of the model's inputs
-	Rules    []task.RuleCount `json:"rules"`           // in the order of the task file
-	Score    *Score           `json:"score,omitempty"` // nil without a model or outcomes
-	// Encoding is "verified" or "contradicted" by scores or the accuracy, else "unverified"; "" without a model.
-	Encoding     string        `json:"encoding,omitempty"`
-	Verification *Verification `json:"verification,omitempty"`
-	Findings     []Finding     `json:"findings"` // problems first
+	Rows         int              `json:"rows"`                   // data rows that data.filter keeps
+	Read         int              `json:"read"`                   // of them, those that can be read
+	Filtered     int              `json:"filtered"`               // rows that data.filter leaves out
+	Features     []Column         `json:"features"`               // in the order of the model's inputs
+	Rules        []task.RuleCount `json:"rules"`                  // in the order of the task file
+	Score        *Score           `json:"score,omitempty"`        // nil without a model or outcomes
+	Encoding     string           `json:"encoding,omitempty"`     // see Evidence.State; "" without a model
+	Reason       string           `json:"encoding_why,omitempty"` // of Encoding
+	Verification *Verification    `json:"verification,omitempty"`
+	Findings     []Finding        `json:"findings"` // problems first
 }
 
 // Column is a feature as the data have it.
@@ -88,10 +87,9 @@ func (c *checker) find(level Level, about string, rows int, format string, args 
 
 // Check holds a task against the people of a data file. Open questions of the task file are problems. rules says for
 // how many people each constraint holds, and margins how far a model decides each of them for the favourable outcome
-// (nil: no model). verified is how its scores compare with those of its owner (nil: none). The error is a row that is
-// no encoding by the task.
+// (nil: no model). known is what else there is about the encoding. The error is a row that is no encoding by the task.
 func Check(t *task.Task, open []Question, p *task.People, rules []task.RuleCount, margins []float32,
-	verified *Verification,
+	known Evidence,
 ) (*Report, error) {
 	c := &checker{t: t, p: p, r: &Report{
 		Rows: p.Total - p.Filtered - p.Excluded, Read: p.N, Filtered: p.Filtered,
@@ -115,10 +113,7 @@ func Check(t *task.Task, open []Question, p *task.People, rules []task.RuleCount
 	}
 	if margins != nil {
 		c.model(margins)
-		c.accuracy()
-	}
-	if verified != nil {
-		c.scores(verified)
+		c.encoding(&known)
 	}
 	c.r.sort()
 	return c.r, nil
@@ -340,30 +335,24 @@ func (c *checker) rule(r task.RuleCount) {
 // rounded is a difference that may be one of scores with three digits.
 const rounded = 1.1e-3
 
-// minAccuracyRows is how many rows an accuracy needs to verify an encoding.
-const minAccuracyRows = 200
-
-// accuracy compares the accuracy that the task states with that on the data. It never says what the latter is: a
-// number that was copied from here would verify nothing.
-func (c *checker) accuracy() {
-	s, stated := c.r.Score, c.t.Target.Accuracy
-	if s == nil || stated == 0 {
-		return
+func (c *checker) encoding(known *Evidence) {
+	if s := c.r.Score; s != nil {
+		known.Stated, known.Rows = c.t.Target.Accuracy, s.Rows
+		known.Right, known.Frequent = int(math.Round(s.Accuracy*float64(s.Rows))), int(math.Round(s.Majority*float64(s.Rows)))
 	}
-	right := int(math.Round(s.Accuracy * float64(s.Rows)))
-	lo := statistics.ClopperPearsonLower(right, s.Rows, 0.975)
-	hi := statistics.ClopperPearsonUpper(right, s.Rows, 0.975)
-	switch {
-	case stated < lo || stated > hi:
-		c.r.Encoding = "contradicted"
+	c.r.Encoding, c.r.Reason = known.State()
+	switch rows := message.Count(known.Rows, "row"); known.accuracy() {
+	case Verified:
+		c.r.Verification = &Verification{Rows: known.Rows, Accuracy: known.Stated}
+	case Contradicted:
 		c.find(Problem, "target.accuracy", 0, "it is not the model's on these %s: either they are of another kind than its "+
-			"owner's, or the encoding is another: compare order, values, mean and std with the training script",
-			message.Count(s.Rows, "row"))
-	case s.Rows < minAccuracyRows || lo <= s.Majority && s.Majority <= hi:
+			"owner's, or the encoding is another: compare order, values, mean and std with the training script", rows)
+	case Unverified:
 		c.find(Warning, "target.accuracy", 0, "%s with known outcome verify no encoding: want %d or more, on which it is "+
-			"told from that of always naming the more frequent outcome", message.Count(s.Rows, "row"), minAccuracyRows)
-	default:
-		c.r.Encoding, c.r.Verification = "verified", &Verification{Rows: s.Rows, Accuracy: stated}
+			"told from that of always naming the more frequent outcome", rows, minAccuracyRows)
+	}
+	if known.Scores != nil {
+		c.scores(known.Scores)
 	}
 }
 
@@ -373,12 +362,8 @@ func (c *checker) scores(v *Verification) {
 		c.find(Warning, "scores", v.Unread, "%s with scores are not among those that the task reads here",
 			message.Count(v.Unread, "row"))
 	}
-	if v.Differ > 0 {
-		c.r.Encoding = "contradicted"
-	}
 	switch rows := message.Count(v.Rows, "row"); {
 	case v.Verified():
-		c.r.Encoding = "verified"
 		if len(v.Unseen) > 0 {
 			c.find(Warning, "scores", 0, "they say nothing of %s, the same in all rows with scores: %s",
 				message.Count(len(v.Unseen), "input"), message.List(v.Unseen, 10))
@@ -402,7 +387,6 @@ func (c *checker) scores(v *Verification) {
 const rarely, ofBoth = 5, 0.6
 
 func (c *checker) model(margins []float32) {
-	c.r.Encoding = "unverified"
 	rows, right, favourable, found := 0, 0, 0, 0
 	for i, label := range c.p.Labels {
 		if label < 0 {

@@ -32,7 +32,7 @@ func check(t *testing.T, text, data string, margins []float32) *Report {
 	tk := parse(t, text)
 	p := must.Get(task.Read(t.Context(), write(t, "data.csv", data), tk, task.ReadOptions{}))(t)
 	set := must.Get(constraint.Compile(tk))(t)
-	return must.Get(Check(tk, Questions([]byte(text)), p, set.Factual(p.X), margins, nil))(t)
+	return must.Get(Check(tk, Questions([]byte(text)), p, set.Factual(p.X), margins, Evidence{}))(t)
 }
 
 // findings compares what a report found with the beginnings of "level: about: text".

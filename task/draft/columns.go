@@ -198,22 +198,24 @@ func inputsOf(columns []ModelColumn) string {
 	return message.List(names, 60)
 }
 
+// BareName is what all exporters keep of a column's name.
+func BareName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, s)
+}
+
 // alike returns the column with a name, up to case and signs that exporters replace; "" when there is none.
 func alike(t *table, name string) string {
 	if t.column(name) != nil {
 		return name
 	}
-	bare := func(s string) string {
-		return strings.Map(func(r rune) rune {
-			if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
-				return -1
-			}
-			return unicode.ToLower(r)
-		}, s)
-	}
 	found := ""
 	for _, n := range t.Names {
-		if bare(n) == bare(name) && n != found {
+		if BareName(n) == BareName(name) && n != found {
 			if found != "" {
 				return ""
 			}

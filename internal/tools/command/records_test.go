@@ -323,7 +323,7 @@ func reports(t *testing.T) *workdir {
 }
 
 func (w *workdir) writeReports() {
-	for _, f := range []string{"model.onnx", "train.csv", "test.csv", "task.yaml"} {
+	for _, f := range []string{"model.onnx", "train.csv", "test.csv", "task.yaml", "task.yaml.verified"} {
 		w.put(f, must.Get(os.ReadFile(loans(f)))(w))
 	}
 	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "good.onnx", "-q")

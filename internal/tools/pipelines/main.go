@@ -43,7 +43,7 @@ func run(work string) error {
 	p := place{project, work}
 	const quantize = "$PROJECT/bin/cfq quantize model.onnx -d train.csv -t task.yaml --budget 4 -q"
 	if err := p.shell("the loan example", 0, nil,
-		"cp $PROJECT/testdata/loans/{model.onnx,{train,test}.csv,task.yaml} $PROJECT/examples/ci/gate.yaml .",
+		"cp $PROJECT/testdata/loans/{model.onnx,{train,test}.csv,task.yaml{,.verified}} $PROJECT/examples/ci/gate.yaml .",
 		quantize+" -o good.onnx --method cf-ptq", quantize+" -o bad.onnx --method mixed-ptq --force"); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func run(work string) error {
 	return errors.Join(
 		p.shell("docs/quickstart.md", 0, nil, "$PROJECT/examples/walk.sh $PROJECT/docs/quickstart.md"),
 		p.shell("docs/files.md, README.md, docs/recourse.md, docs/verdicts.md", 0, nil,
-			"mkdir -p pages/build pages/testdata && cp model.onnx train.csv test.csv task.yaml pages",
+			"mkdir -p pages/build pages/testdata && cp model.onnx train.csv test.csv task.yaml* pages",
 			"cd pages && ln -s $PROJECT/bin . && ln -s $PROJECT/testdata/loans testdata",
 			"for page in docs/files.md README.md docs/recourse.md docs/verdicts.md; do",
 			"IN=$PWD $PROJECT/examples/walk.sh $PROJECT/$page; done"),
