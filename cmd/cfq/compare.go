@@ -38,8 +38,7 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) error {
 		if err != nil {
 			return nil, err
 		}
-		d.end()              // draws make little garbage,
-		debug.FreeOSMemory() // and the room for that of the evaluation is not needed beside theirs
+		debug.FreeOSMemory() // that of the evaluation is not needed beside what draws take
 		c, err := eval.ComparePaired(names[1:], results,
 			eval.ComparisonOptions{Confidence: f.confidence, Seed: f.seed, Draws: f.draws, Workers: e.workers})
 		if err != nil {

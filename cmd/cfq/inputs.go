@@ -156,7 +156,6 @@ type evaluation struct {
 	out      *records.Output // nil when records are not written
 	tabled   *measured       // records of tables, before they are used; nil without
 	detailed bool            // a report shows layers and pictures
-	end      func()          // of collectSeldom
 	closers  []io.Closer
 }
 
@@ -184,7 +183,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *
 	if err := cli.Distinct(f.inputs(paths), f.outputs()); err != nil {
 		return nil, err
 	}
-	d := &evaluation{e: e, f: f, end: collectSeldom()}
+	d := &evaluation{e: e, f: f}
 	d.known = &calibratedRows{d: d}
 	d.paths = paths
 	if d.opened, err = f.openFiles(ctx, e, paths); err != nil {
@@ -217,7 +216,6 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *
 
 // Close frees the models and all records.
 func (d *evaluation) Close() (err error) {
-	d.end()
 	if d.survey != nil {
 		d.survey.groups.Close()
 	}

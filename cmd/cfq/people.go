@@ -301,21 +301,6 @@ func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (_ []eval.Visi
 	return []eval.Visitor{x.groups.Visitor(), x.details.Visitor()}, nil
 }
 
-// collectSeldom has garbage collected less often until the function that it returns is called: what it holds counts as
-// memory in use and is never written to, so that it takes none. Batches of people make much garbage beside little that
-// lives, and a quarter of the processor time went into collecting it. It is in pieces, because all of one that lies in
-// memory used before would be cleared.
-func collectSeldom() (end func()) {
-	room := make([][]byte, 64)
-	for i := range room {
-		room[i] = make([]byte, 2<<20)
-	}
-	return func() {
-		runtime.KeepAlive(room)
-		room = nil
-	}
-}
-
 // roomForSearch lets the runtime run a goroutine more for each worker, until the function that it returns is called. A
 // call of ONNX Runtime keeps its place among them until the runtime takes notice, milliseconds later: a search, mostly
 // such calls, would leave a core idle. Judging a million promises takes a tenth longer with it.

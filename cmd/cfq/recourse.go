@@ -44,7 +44,6 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 	if err := f.check(e, args); err != nil {
 		return err
 	}
-	defer collectSeldom()()
 	in, err := f.openFiles(ctx, e, args)
 	if err != nil {
 		return err
