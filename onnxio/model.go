@@ -72,8 +72,8 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 		}
 	}
 	m, err := fromGraph(ctx, g, o)
-	// Of bfloat16, say, ONNX Runtime has few kernels, and of a lowered model it has not seen the file.
-	if err == nil && (m.signature.Columns == nil || m.elements.Converted()) || ctx.Err() != nil {
+	// Of a lowered model, or one in other element types, ONNX Runtime has not seen the file.
+	if err == nil && m.signature.Columns == nil && !m.Converted() || ctx.Err() != nil {
 		return m, err
 	}
 	if _, missing := ort.Find(o.Lib); missing != nil { // which says nothing about the file
@@ -88,6 +88,8 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	errors.As(broken, &why)
 	if errors.As(err, &before) { // the same once more
 		err = nil
+	} else if err == nil && m.Converted() && why.Instead == "" {
+		why.Instead = "export it in float32, or in float16"
 	}
 	return nil, refuse.Broken(why.Reason, why.Instead, err)
 }
@@ -205,9 +207,6 @@ func (m *Model) Columns() []lower.Column { return m.signature.Columns }
 
 // Labels returns what the file calls the classes, nil where it does not say.
 func (m *Model) Labels() []string { return m.signature.Labels }
-
-// Coarse is how many times further than of float32 results of the file may lie from the model's.
-func (m *Model) Coarse() float64 { return m.elements.Coarse() }
 
 // Restored gives a graph that was made of the model the inputs and outputs of the file.
 func (m *Model) Restored(g *graph.Model) *graph.Model {

@@ -59,6 +59,7 @@ type Model struct {
 	sessions map[string]*ort.Session
 	network  *reluNetwork // once it has been read
 	mixing   *Mixing
+	file     *servedFile // nil where the graph is the file
 }
 
 // New prepares m to be run, and checks that the target class exists.
@@ -85,6 +86,9 @@ func New(m *onnxio.Model, o Options) (*Model, error) {
 		return nil, err
 	}
 	c.logits, c.classes = c.Head()
+	if c.Converted() {
+		c.file = &servedFile{Model: c.WithoutInputTransform()}
+	}
 	return c, nil
 }
 
@@ -300,7 +304,7 @@ func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants
 			copy(out[i], v)
 		}
 	}
-	return nil
+	return c.byFile(ctx, x, wants, out)
 }
 
 // feed makes the input tensor of one batch. A model with a fixed batch gets rows of zeros behind those

@@ -29,10 +29,11 @@ func (c *Model) LossGrads(ctx context.Context, x []float32) (m, grads []float32,
 }
 
 func (c *Model) grads(ctx context.Context, key string, scalar appender, x []float32) (m, grads []float32, err error) {
-	build := func() (*graph.Model, error) {
-		return c.withGradients([]string{marginName}, []string{c.Input().Name}, scalar)
+	values, wants := []string{marginName}, []want{{name: marginName, size: 1}, {name: gradOf(0), size: c.Dim(), input: true}}
+	if limit := c.Limit(); c.file != nil && limit != "" {
+		values, wants = append(values, limit), append(wants, want{name: limit, size: 1})
 	}
-	wants := []want{{name: marginName, size: 1}, {name: gradOf(0), size: c.Dim(), input: true}}
+	build := func() (*graph.Model, error) { return c.withGradients(values, []string{c.Input().Name}, scalar) }
 	out, err := c.run(ctx, key, build, x, wants)
 	if err != nil {
 		return nil, nil, err

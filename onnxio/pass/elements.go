@@ -2,18 +2,20 @@ package pass
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
-// ElementTypes remembers the element types of a model that computes in others than float32. ONNX Runtime's CPU kernels
-// cover bfloat16 hardly at all and float16 in part, gradients in them lose small numbers, and weights of few bits take
-// the same bytes. So the model is computed in float32 wherever the method looks at it, and what is written computes in
-// float32 between Casts that give it the inputs and outputs of the file. The zero value remembers nothing.
+// ElementTypes remembers the element types of a model that computes in others than float32, in which gradients lose
+// small numbers, and weights of few bits take the same bytes. So gradients are those of a copy in float32, and what is
+// written computes in float32 between Casts that give it the inputs and outputs of the file. Margins are the file's own.
+// The zero value remembers nothing.
 type ElementTypes struct {
 	dtypes map[string]graph.DType // of inputs and outputs that are float32 now
+	found  map[graph.DType]bool   // all that have become float32
 }
 
 // Converted reports whether the pass has changed the model.
@@ -29,11 +31,16 @@ func (e *ElementTypes) Pass() graph.Pass {
 	}
 }
 
+// Types names the types that are float32 now.
+func (e *ElementTypes) Types() []string {
+	return lists.Map(slices.Sorted(maps.Keys(e.found)), graph.DType.String)
+}
+
 // Coarse is how many times further than of float32 results of the file may lie from the model's, which computes in
 // float32 where the file has floats of 16 bits.
 func (e *ElementTypes) Coarse() float64 {
 	coarse := 1.0
-	for _, t := range e.dtypes {
+	for t := range e.found {
 		switch t {
 		case graph.Float16:
 			coarse = max(coarse, 50)
@@ -47,20 +54,24 @@ func (e *ElementTypes) Coarse() float64 {
 type conversion struct {
 	m    *graph.Model
 	from map[graph.DType]bool // types that become float32
+
+	found map[graph.DType]bool // those of them that there are
 }
 
 func conversionOf(m *graph.Model) *conversion {
-	return &conversion{m, map[graph.DType]bool{
+	return &conversion{m: m, from: map[graph.DType]bool{
 		graph.Float16: true, graph.BFloat16: true, graph.Double: hasDoubleWeights(m.Graph),
 	}}
 }
 
 func (c *conversion) run(e *ElementTypes) error {
-	e.dtypes = map[string]graph.DType{}
+	e.dtypes, c.found = map[string]graph.DType{}, map[graph.DType]bool{}
+	e.found = c.found
 	for _, list := range [][]graph.Value{c.m.Graph.Inputs, c.m.Graph.Outputs, c.m.Graph.Values} {
 		for i := range list {
 			if v := &list[i]; c.from[v.DType] {
-				e.dtypes[v.Name], v.DType = v.DType, graph.Float
+				e.dtypes[v.Name], c.found[v.DType] = v.DType, true
+				v.DType = graph.Float
 			}
 		}
 	}
@@ -139,6 +150,7 @@ func (c *conversion) tensor(t *graph.Tensor) (*graph.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.found[t.DType] = true
 	return graph.FromFloats(t.Name, v, t.Dims...), nil
 }
 
@@ -155,6 +167,7 @@ func (c *conversion) nodes(nodes []*graph.Node) error {
 				}
 				a.T = t
 			case a.Name == types[n.Op] && c.from[graph.DType(a.I)]:
+				c.found[graph.DType(a.I)] = true
 				a.I = int64(graph.Float)
 			}
 		}
