@@ -87,7 +87,9 @@ func race(ctx context.Context, pair [2]*timedModel, batch int, budget time.Durat
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var feeds [2][][]*graph.Tensor
+	var room [2][]*graph.Tensor
 	for i, s := range pair {
+		room[i] = s.model.FileRoom(s.size(batch))
 		for k := range turns {
 			feed, err := s.feed(k, batch)
 			if err != nil {
@@ -114,7 +116,7 @@ func race(ctx context.Context, pair [2]*timedModel, batch int, budget time.Durat
 			began := time.Now()
 			feed := feeds[i][turn%turns]
 			for done := 0; done < batch; done += pair[i].size(batch) {
-				if _, err := pair[i].session.Run(context.WithoutCancel(ctx), feed); err != nil {
+				if _, err := pair[i].session.RunInto(context.WithoutCancel(ctx), feed, room[i]); err != nil {
 					return seconds, err
 				}
 			}
