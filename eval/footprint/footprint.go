@@ -17,8 +17,8 @@ import (
 // Measure counts bits and bit operations of one row in both models; the bytes of their files are the caller's
 // to say. The weights are those of Gemm, MatMul, Einsum and Conv. A quantized one takes what the file stores for it,
 // see qdq.Stored. A bit operation is a multiplication times the bits of its weight (of a layer's rows in
-// several widths, their mean) times the bits of its activation; a layer that computes in float has 32 x 32,
-// and one of quantized weights and float activations has 32 for the latter. What is looked up has none.
+// several widths, their mean) times the bits of its activation; a layer that computes in float has 32 x 32, in float16
+// 16 x 16, and one of quantized weights and float activations has 32 for the latter. What is looked up has none.
 //
 // How often a row uses the weights of a layer, at positions of a convolution or for tokens, follows from the shapes
 // that running the models has shown. Where it does not, the number is 0.
@@ -57,6 +57,9 @@ func weigh(m *onnxio.Model, bytes int64) (w eval.Weight, saturating int, err err
 		width, activation := l.Bits, float64(l.Activation)
 		if l.IsFloat() {
 			width, activation = floatBits, floatBits
+		}
+		if l.IsFloat() && m.Converted() { // of the file
+			width, activation = l.Bits, l.Bits
 		}
 		outputs, ok := m.PerRow(l.Output)
 		known = known && ok && outputs > 0 && outputs%l.Out == 0

@@ -155,7 +155,9 @@ func (r *canonicalizer) constants() {
 func (r *canonicalizer) stored(n *graph.Node) *graph.Tensor {
 	t := r.Inits[n.Input(0)]
 	if t == nil || !t.DType.IsFloat() || len(t.Extra) > 0 || graph.DType(n.Int("to", 0)) != graph.Float ||
-		!slices.ContainsFunc(r.Consumers[n.Outputs[0]], multiplies) {
+		!slices.ContainsFunc(r.Consumers[n.Outputs[0]], func(n *graph.Node) bool {
+			return multiplies(n) || n.Is("Transpose") || n.Is("Add")
+		}) {
 		return nil
 	}
 	v, err := t.Floats()

@@ -64,9 +64,14 @@ func Layers(m *graph.Model) ([]LayerNote, error) {
 }
 
 // LayersOf is Layers of an opened model. Where its file looks rows up in a table, its graph multiplies the inputs of a
-// column of categories with floats: tables of few bits are described as they are in the file.
+// column of categories with floats: tables of few bits are described as they are in the file, and so are the bits of
+// floats.
 func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 	quantized := Quantized(m.Graph())
+	file, err := Describe(m.File())
+	if err != nil {
+		return nil, err
+	}
 	if c, unusual := m.Canonical(); !quantized && unusual == nil {
 		m = c
 	}
@@ -78,11 +83,19 @@ func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 	for i := range notes {
 		notes[i].Table = inputs[producers[notes[i].Output].Input(0)]
 	}
-	file, err := Describe(m.File())
+	stored := slices.DeleteFunc(slices.Clone(file), func(l LayerNote) bool { return !l.IsFloat() })
+	for i := range notes { // in the order of the graph, where nodes may have other names
+		l := &notes[i]
+		k := slices.IndexFunc(stored, func(f LayerNote) bool { return f.Params() == l.Params() })
+		if k >= 0 && l.IsFloat() {
+			l.Bits, l.Container = stored[k].Bits, stored[k].Container
+			stored = slices.Delete(stored, k, k+1)
+		}
+	}
 	if file = slices.DeleteFunc(file, func(l LayerNote) bool { return !l.Table }); len(file) > 0 {
 		notes = slices.DeleteFunc(notes, func(l LayerNote) bool { return l.Table && l.IsFloat() })
 	}
-	return append(file, notes...), err
+	return append(file, notes...), nil
 }
 
 func describe(m *graph.Model, float bool) ([]LayerNote, error) {
