@@ -215,8 +215,8 @@ func TestAllocators(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	s := newSparse(4)
-	m, tk, people := loaded(t, s.model()), sparseTask(t), s.people(300)
-	for _, budget := range []float64{2.3, 3.1, 4, 6.5} {
+	m, tk, people := loaded(t, s.model()), sparseTask(t), s.people(150)
+	for _, budget := range []float64{2.3, 3.1, 6.5} {
 		sums := map[string]float64{}
 		for _, a := range []string{allocatorPaper, allocatorOptimum} {
 			r := must.Get(Quantize(ctx, m, tk, people,
@@ -278,7 +278,7 @@ func profile(t *testing.T, people *task.People, r Recipe) *Profile {
 func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 600)
+	people = few(people, 100)
 	for method, at := range map[string]string{"cf-ptq-paper": "recourse", "mixed-ptq": "factual"} {
 		o := mustRecipe(method, "allocate.budget=3.5")
 		p := profile(t, people, o)
@@ -341,7 +341,7 @@ func TestRanks(t *testing.T) {
 func TestProfileMeasures(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 300)
+	people = few(people, 150)
 	ctx := context.Background()
 	c := calibrated(t, m, tk, people, mustRecipe(CFPTQ), Run{})
 	p := must.Get(c.profile(ctx))(t)

@@ -45,7 +45,7 @@ func behindDense(m *graph.Model, inputs int, w, b []float32) *graph.Model {
 func TestFront(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "test.csv")
-	people = few(people, 100)
+	people = few(people, 40)
 	dim := tk.Dim()
 	// Inputs: sex as -1 and 1, housing without the first value, employment as one-hot with a shift of 2 in its first
 	// input; the rest as it is. The layer in front of the loan model undoes it.
@@ -74,7 +74,7 @@ func TestFront(t *testing.T) {
 	undone := behindDense(m, dim-1, w, b)
 	checkSameModel(t, m, tk, undone, other, people, people)
 
-	quantized(t, undone, other, people, mustRecipe(CFPTQ, "allocate.budget=8"))
+	quantized(t, undone, other, people, mustRecipe(CFPTQ, "allocate.budget=8", "refine.rounds=0"))
 }
 
 func TestFarValue(t *testing.T) {
@@ -153,7 +153,7 @@ func furthest(a, b []float32) (most float64) {
 func TestFrontOfNumbers(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "test.csv")
-	people = few(people, 100)
+	people = few(people, 50)
 	savings := &tk.Features[4]
 	must.Same(t, "savings", savings.Name)
 	spread := task.Decimal(savings.Number().Std)
@@ -203,5 +203,5 @@ func TestFrontOfNumbers(t *testing.T) {
 	undone.Graph.Inits = append(b.G.Inits, undone.Graph.Inits...)
 	path := filepath.Join("..", "testdata", "loans", "test.csv")
 	same := must.Get(task.Read(t.Context(), path, other, task.ReadOptions{}))(t)
-	checkSameModel(t, m, tk, undone, other, people, few(same, 100))
+	checkSameModel(t, m, tk, undone, other, people, few(same, 50))
 }

@@ -47,7 +47,7 @@ func TestQuantizable(t *testing.T) {
 	first := diverged.Graph.Inits[0]
 	nan := slices.Repeat([]float32{float32(math.NaN())}, first.Len())
 	diverged.Graph.Inits[0] = graph.FromFloats(first.Name, nan, first.Dims...)
-	quantized := quantized(t, m, tk, few(people, 200), mustRecipe("ptq"))
+	quantized := quantized(t, m, tk, few(people, 60), mustRecipe("ptq"))
 	written := must.Get(codec.Read(quantized.Model, ""))(t)
 	for name, c := range map[string]struct {
 		m                 *graph.Model
@@ -140,7 +140,7 @@ func TestSelected(t *testing.T) {
 func TestKeepFloat(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 300)
+	people = few(people, 100)
 	ctx := context.Background()
 	o := mustRecipe("ptq")
 	for i, keep := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {

@@ -160,7 +160,7 @@ func TestQuantizeErrors(t *testing.T) {
 func TestQuantizeLeavesFixedLayers(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 200)
+	people = few(people, 60)
 	g := m.Graph
 	ones := slices.Repeat([]float32{1}, 20) // a number for each place is no matrix
 	for _, n := range g.Consumers()["x"] {
@@ -175,7 +175,7 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 		}},
 		{Name: "r2", Op: "Reshape", Inputs: []string{"d", "rows"}, Outputs: []string{"flat"}},
 	}, g.Nodes...)
-	r := quantized(t, m, tk, people, mustRecipe(CFPTQ))
+	r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "refine.rounds=1"))
 	first := r.Layers[0]
 	if len(r.Layers) != 4 || first.Node != "cubic" || first.Float == "" || first.Params != 20 {
 		t.Errorf("%+v", r.Layers)
@@ -198,7 +198,7 @@ func keyOf(t *testing.T, name string) Key {
 func TestChoices(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 80)
+	people = few(people, 40)
 	std, err := findMethod("cf-ptq")
 	must.Do(t, err)
 	var usual *Result // by the choices that are made anyway
@@ -263,7 +263,7 @@ func TestChoices(t *testing.T) {
 func TestBudgetOfBytes(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 200)
+	people = few(people, 80)
 	for _, budget := range []float64{4, 5.5} {
 		r := quantized(t, m, tk, people, mustRecipe(CFPTQ, fmt.Sprint("allocate.budget=", budget), "allocate.cost=bytes",
 			"refine.rounds=0"))
@@ -280,7 +280,7 @@ func TestBudgetOfBytes(t *testing.T) {
 func TestBudgetOfOperations(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 400)
+	people = few(people, 150)
 	bits := map[int]float64{}
 	for _, act := range []int{4, 8} {
 		r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=3", "allocate.cost=bops",
@@ -307,7 +307,7 @@ func TestBudgetOfOperations(t *testing.T) {
 func TestRefinedInFloat(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 250)
+	people = few(people, 100)
 	r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=3"))
 	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
 		t.Errorf("refinement: %+v", o)
@@ -328,7 +328,7 @@ func TestRefinedInFloat(t *testing.T) {
 func TestRefinedBySteps(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 400)
+	people = few(people, 120)
 	quantize := func(workers int) *Result {
 		return quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=2"), Run{Workers: workers})
 	}

@@ -124,14 +124,14 @@ func TestAdult(t *testing.T) {
 func TestSolveCompany(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "test.csv")
-	people = few(people, 200)
+	people = few(people, 80)
 	ctx := context.Background()
 	c := must.Get(taskmodel.Open(loaded(t, m), tk, 2))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	set := must.Get(constraint.Compile(tk))(t)
 	all := must.Get(recourse.Solve(ctx, c, set, people.X, recourse.SolveOptions{Margin: 0.1, Workers: 1}))(t)
 	order := rand.New(rand.NewPCG(1, 1)).Perm(people.N)
-	for _, size := range []int{people.N, 101} {
+	for _, size := range []int{people.N, 41} {
 		for lo := 0; lo < people.N; lo += size {
 			rows := order[lo:min(lo+size, people.N)]
 			some := must.Get(recourse.Solve(ctx, c, set.Select(rows), people.Subset(rows).X, recourse.SolveOptions{

@@ -43,8 +43,8 @@ func TestDeployments(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	vary := calib.Variation{Rounding: 1, Jitter: 0.02, Seed: 1}
-	for _, o := range []Recipe{mustRecipe("ptq"), mustRecipe(CFPTQ, "refine.rounds=2")} {
-		a, people := calibratedLoans(t, 100, o, 1)
+	for _, o := range []Recipe{mustRecipe("ptq"), mustRecipe(CFPTQ, "refine.rounds=1")} {
+		a, people := calibratedLoans(t, 60, o, 1)
 		nominal := must.Get(a.quantize(ctx, 4))(t)
 		other := vary
 		other.Seed = 2
@@ -67,7 +67,7 @@ func TestDeployments(t *testing.T) {
 			}
 			must.Same(must.In(t, o.Method, k), nominal.Plan.Input, plan.Input)
 		}
-		two, _ := calibratedLoans(t, 100, o, 2)
+		two, _ := calibratedLoans(t, 60, o, 2)
 		if again, _ := drawnOf(t, two, vary, 300, 1); !bytes.Equal(again, files[1]) {
 			t.Errorf("%s: a deployment is another with two workers, or depends on those before", o.Method)
 		}
@@ -137,13 +137,13 @@ func TestRobustness(t *testing.T) {
 	ctx := context.Background()
 	m, tk, train := loans(t, "train.csv")
 	_, _, test := loans(t, "test.csv")
-	f := must.Get(OpenFleet(ctx, loaded(t, m), tk, few(train, 150),
+	f := must.Get(OpenFleet(ctx, loaded(t, m), tk, few(train, 80),
 		Draws{Recipe: mustRecipe(CFPTQ, "allocate.budget=2.5", "refine.rounds=0"), Models: 5}, Run{Workers: 2}))(t)
 	defer f.Close()
 	set := must.Get(constraint.Compile(tk))(t)
 	o := recourse.SolveOptions{Seed: 3, Margin: 0.1}
-	r := must.Get(f.Robustness(ctx, set, test, 3, 16, o))(t)
-	if r.Refused < r.People || r.People != 16 || r.Seen != 3 || r.HeldOut != 2 || len(r.Rows) != 3 || !(r.Drift > 0) {
+	r := must.Get(f.Robustness(ctx, set, test, 3, 10, o))(t)
+	if r.Refused < r.People || r.People != 10 || r.Seen != 3 || r.HeldOut != 2 || len(r.Rows) != 3 || !(r.Drift > 0) {
 		t.Fatalf("%+v", r)
 	}
 	original, quantized, robust := r.Rows[0], r.Rows[1], r.Rows[2]
@@ -164,7 +164,7 @@ func TestRobustness(t *testing.T) {
 		return
 	}
 	o.Workers = 2
-	again := must.Get(f.Robustness(ctx, set, test, 3, 16, o))(t)
+	again := must.Get(f.Robustness(ctx, set, test, 3, 10, o))(t)
 	for i := range again.Rows {
 		again.Rows[i].Seconds = r.Rows[i].Seconds
 	}

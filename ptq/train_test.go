@@ -161,7 +161,7 @@ func TestTrained(t *testing.T) {
 // Every trained method and every objective makes a model of its own that runs as planned.
 func TestTrainedMethods(t *testing.T) {
 	t.Parallel()
-	f, files := fortunate(t, 40, 2), map[string]string{}
+	f, files := fortunate(t, 24, 1), map[string]string{}
 	for name, o := range map[string]Recipe{
 		"lsq":       mustRecipe("lsq"),
 		"pact":      mustRecipe("pact"),
@@ -178,13 +178,13 @@ func TestTrainedMethods(t *testing.T) {
 		"integers":  mustRecipe("lsq", "write.compute=integer"),
 		"trained":   mustRecipe("ptq", "train.objective=distil", "round.scales=per-tensor"),
 	} {
-		if !slices.Contains([]string{"matching", "learned", "pact"}, name) && !long() {
+		if !slices.Contains([]string{"learned", "pact"}, name) && !long() {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			o.Allocate.Budget = 3
 			r := f.quantize(t, short(o), Run{})
-			checkTraining(t, r, 40, 32, o.Train.Objective)
+			checkTraining(t, r, 24, 32, o.Train.Objective)
 			if learned := o.Allocate.Rule == allocatorLearned; learned != (r.Learned != nil) ||
 				learned && (r.Learned.Steps != 8 || r.Bits > o.Allocate.Budget || r.Layers[0].MarginError != nil) {
 				t.Errorf("learned widths %+v, %v bits", r.Learned, r.Bits)
@@ -211,7 +211,7 @@ func codesOf(r *Result) string {
 // Every setting of the teacher reaches training: what is calibrated is the same, and the trained model another one.
 func TestTeacherOfTraining(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 40, 2)
+	f := fortunate(t, 20, 1)
 	files := map[string]string{}
 	for name, change := range map[string]func(o *Recipe){
 		"none":   func(*Recipe) {},
@@ -238,7 +238,7 @@ func TestTeacherOfTraining(t *testing.T) {
 // if it had been given.
 func TestEtaSweep(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 40, 2)
+	f := fortunate(t, 40, 1)
 	o := short(mustRecipe("ptq", "allocate.budget=2", "train.objective=validity", "train.eta-sweep=true"))
 	o.Train.LearningRate = 0.01
 	r := f.quantize(t, o, Run{})
@@ -265,7 +265,7 @@ func TestEtaSweep(t *testing.T) {
 // Groups of people can be in a column that no model sees: the checkpoint of a training with others is an error.
 func TestCheckpointKnowsGroups(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 40, 2)
+	f := fortunate(t, 20, 1)
 	o := short(mustRecipe("lsq", "train.objective=group"))
 	run := Run{Checkpoint: filepath.Join(t.TempDir(), "c")}
 	for _, shift := range []int32{0, 1} {
@@ -283,7 +283,7 @@ func TestCheckpointKnowsGroups(t *testing.T) {
 // A training that is cancelled goes on from its checkpoint, and ends with the bytes of one in one piece.
 func TestTrainingGoesOn(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 40, 2)
+	f := fortunate(t, 20, 1)
 	o := short(mustRecipe("lsq"))
 	want := f.quantize(t, o, Run{})
 	given := Run{Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
@@ -332,7 +332,7 @@ func TestTrainingGoesOn(t *testing.T) {
 // Objectives of labels need them, for two classes.
 func TestTrainingNeedsLabels(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 40, 2)
+	f := fortunate(t, 20, 1)
 	f.people.Labels = nil
 	for _, doc := range qat.Objectives() {
 		if doc.Name == qat.Distil || !doc.Quantized {
@@ -385,7 +385,7 @@ func promisesTo(t *testing.T, m *onnxio.Model, tk *task.Task, people *task.Peopl
 // are zero in the written file.
 func TestPruned(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 60, 4)
+	f := fortunate(t, 30, 1)
 	canonical, _, err := pass.Canonical(f.g, nil)
 	must.Do(t, err)
 	layers := must.Get(quant.FindLayers(canonical))(t)
