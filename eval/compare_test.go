@@ -278,7 +278,7 @@ func TestComparisonMcNemarByHand(t *testing.T) {
 
 func TestComparisonAgainstClosedForm(t *testing.T) {
 	t.Parallel()
-	a, b := madeUp(t, 1500, 5, 1, quality{noise: 0.1}), madeUp(t, 1500, 5, 2, quality{noise: 0.1, dearer: 0.004})
+	a, b := madeUp(t, 600, 5, 1, quality{noise: 0.1}), madeUp(t, 600, 5, 2, quality{noise: 0.1, dearer: 0.004})
 	cell := cellsOf(comparison(t, ComparisonOptions{alone: true, Draws: 1000, Seed: 1}, a, b), "dir_sim")[1]
 	var d []float64
 	first, this := listed(t, a), listed(t, b)

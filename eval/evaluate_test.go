@@ -162,7 +162,7 @@ func TestRotated(t *testing.T) {
 // depends on what people cannot change, which is what tau01 assumes, and then also a little on what they can.
 func TestTauKeepsItsWord(t *testing.T) {
 	t.Parallel()
-	people := crowd(400, 5)
+	people := crowd(200, 5)
 	for _, c := range []struct {
 		name string
 		bend func(x []float32) float64
@@ -237,7 +237,7 @@ func (m counting) LossGrads(ctx context.Context, x []float32) ([]float32, []floa
 
 func TestOriginalIsSolvedOnce(t *testing.T) {
 	t.Parallel()
-	people := crowd(40, 21)
+	people := crowd(20, 21)
 	shifted, turned := original, original
 	shifted.b += 0.15
 	turned.w = []float64{0.9, 0.6, 0.2}

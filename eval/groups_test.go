@@ -152,10 +152,10 @@ func TestGroupsCRG(t *testing.T) {
 
 func TestGroupsAreTheirPeople(t *testing.T) {
 	t.Parallel()
-	people := crowd(300, 9)
+	people := crowd(150, 9)
 	testGroups(t, people)
 	for i := range people.N { // some of a person's rows are in one group, some in another
-		people.IDs = append(people.IDs, strconv.Itoa(i%125))
+		people.IDs = append(people.IDs, strconv.Itoa(i%62))
 	}
 	testGroups(t, people)
 }

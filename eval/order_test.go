@@ -80,7 +80,7 @@ func crowdWithCopies(n int, seed uint64, ids bool) (*task.People, []bool) {
 
 func TestNeitherOrderNorPartsCount(t *testing.T) {
 	t.Parallel()
-	const n = 80
+	const n = 40
 	g := analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}
 	g.bend = func(x []float32) float64 { return 0.2 * math.Sin(9*float64(x[2])) }
 	around := Options{
@@ -97,7 +97,7 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 	x, _ := crowdWithCopies(n, 3, false)
 	promises := map[string][]recourse.Action{"issued": given(n, x.X, 5)}
 	for name, o := range map[string]Options{
-		"solved": {}, "issued": {}, "one-sided": {OneSided: true, Sample: 50, Seed: 2},
+		"solved": {}, "issued": {}, "one-sided": {OneSided: true, Sample: 25, Seed: 2},
 		"around": around,
 	} {
 		for _, ids := range []bool{false, true}[:2-count(o.OneSided)] {
@@ -109,9 +109,9 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 				records[i].Calibrated = calibrated[i]
 			}
 			if name == "issued" && !ids { // some rows stand there again, for another promise
-				for i := range 40 {
-					records[i].ID, records[i+40].ID = RowID+strconv.Itoa(i), RowID+strconv.Itoa(i)
-					records[i+40].Row, records[i+40].Hash = records[i].Row, records[i].Hash
+				for i := range n / 2 {
+					records[i].ID, records[i+n/2].ID = RowID+strconv.Itoa(i), RowID+strconv.Itoa(i)
+					records[i+n/2].Row, records[i+n/2].Hash = records[i].Row, records[i].Hash
 				}
 			}
 			file := DataFile{Rows: n + 40, Unreadable: 20, LeftOut: 20, Unmatched: 3}
@@ -120,9 +120,9 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 			if want := "distinct rows without calibration rows"; strings.Contains(usual, want) == ids {
 				t.Errorf("%s, IDs %t: alternatives: %t", name, ids, !ids)
 			}
-			must.Has(must.In(t, name), usual, "20 of 120 rows could not be read")
+			must.Has(must.In(t, name), usual, "20 of 80 rows could not be read")
 			rng := rand.New(rand.NewPCG(1, 2))
-			few := limits{bytes: 2000, records: 30}
+			few := limits{bytes: 1000, records: 15}
 			got := gathered(t, shuffledParts(rng, records), r.Settings.Margins, people.Subgroups, few)
 			text := report(t, got, r.Settings, file)
 			must.Same(t, strings.Split(usual, "\n"), strings.Split(text, "\n"))
@@ -321,7 +321,7 @@ func TestComparisonOfManyRecords(t *testing.T) {
 func TestMeasureInBatches(t *testing.T) {
 	t.Parallel()
 	g := analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}
-	people, calibrated := crowdWithCopies(25, 4, false)
+	people, calibrated := crowdWithCopies(20, 4, false)
 	promises := map[string][]recourse.Action{"issued": given(people.N, people.X, 5)}
 	set := threeInputs(t)
 	for name, o := range map[string]Options{

@@ -216,7 +216,7 @@ func TestNoise(t *testing.T) {
 // recourse is known.
 func TestTightness(t *testing.T) {
 	t.Parallel()
-	people := stressed(200)
+	people := stressed(100)
 	set := within(t, 1)
 	base, out := stress(t, set, people, Options{Margins: []float64{0.1}}, "bounds:0.5", "sparsity:1",
 		"sparsity:1,bounds:0.5", "bounds:2", "tightness")

@@ -72,7 +72,7 @@ func (f *bounded) MarginGrads(ctx context.Context, x []float32) (m, g []float32,
 
 func TestCodesWithinLimits(t *testing.T) {
 	t.Parallel()
-	const dim, tries = 4, 2500
+	const dim, tries = 4, 1200
 	for _, limited := range []string{"", "ball", "two codes"} {
 		possible, found := 0, 0
 		for seed := range repetitions(20, 60) {

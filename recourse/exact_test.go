@@ -99,7 +99,7 @@ func holdOptima(t *testing.T, rng *rand.Rand, a *constraint.Set, x []float32, ma
 // exists.
 func TestExactAgainstEnumeration(t *testing.T) {
 	t.Parallel()
-	for seed := range repetitions(60, 400) {
+	for seed := range repetitions(30, 400) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		tk := smallTask(rng, int(seed%5))
 		tk.Cost.Norm = []task.Norm{task.L1, task.L2}[seed%2]

@@ -195,20 +195,21 @@ func TestSolveAdultShape(t *testing.T) {
 	t.Parallel()
 	tk, a := adultTask(t)
 	rng := rand.New(rand.NewPCG(1, 2))
-	x := randomPeople(rng, tk, 10)
+	const people = 4
+	x := randomPeople(rng, tk, people)
 	m := newMLP(rng, -0.5, tk.Dim(), 16, 8, 1)
 	for _, margin := range []float64{0, 0.25} {
 		last := 0
 		got := must.Get(Solve(t.Context(), m, a, x, SolveOptions{
 			Margin: margin, Workers: 3,
 			Progress: func(done, total int) {
-				if done <= last || total != 10 {
+				if done <= last || total != people {
 					t.Errorf("progress %d of %d after %d", done, total, last)
 				}
 				last = done
 			},
 		}))(t)
-		if d := cmp.Diff(solved(t, m, a, x, margin), got); d != "" || last != 10 {
+		if d := cmp.Diff(solved(t, m, a, x, margin), got); d != "" || last != people {
 			t.Errorf("progress ended at %d, the result depends on workers:\n%s", last, d)
 		}
 	}

@@ -98,27 +98,25 @@ func TestKeptFloat(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
 	for depth := 2; depth <= 4; depth++ {
-		for _, out := range []int{1, 2} {
-			for kept := range 1<<depth - 1 {
-				t.Run(fmt.Sprintf("%d layers, %d outputs, kept %b", depth, out, kept), func(t *testing.T) {
-					m := net(7, append([]int{12, 10, 9, 8}[:depth], out)...)
-					p := planFor(t, m, 4, true)
-					for i := range p.Layers {
-						p.Layers[i].Float = kept>>i&1 != 0
+		for kept := range 1<<depth - 1 {
+			t.Run(fmt.Sprintf("%d layers, kept %b", depth, kept), func(t *testing.T) {
+				m := net(7, append([]int{12, 10, 9, 8}[:depth], 1+kept%2)...)
+				p := planFor(t, m, 4, true)
+				for i := range p.Layers {
+					p.Layers[i].Float = kept>>i&1 != 0
+				}
+				q := write(t, m, p, qdq.Options{})
+				if kept == 0 && slices.ContainsFunc(q.Graph.Nodes, func(n *graph.Node) bool { return n.Op == "Max" }) {
+					t.Error("layers between quantizers are kept apart from their Relus")
+				}
+				kernels := kernelsOf(t, q, eng)
+				for _, l := range p.Layers {
+					if k := kernels[l.Node]; (k == "QGemm") == l.Float || l.Float && !strings.HasSuffix(k, "Gemm") {
+						t.Errorf("%s (float: %v) runs as %q", l.Node, l.Float, k)
 					}
-					q := write(t, m, p, qdq.Options{})
-					if kept == 0 && slices.ContainsFunc(q.Graph.Nodes, func(n *graph.Node) bool { return n.Op == "Max" }) {
-						t.Error("layers between quantizers are kept apart from their Relus")
-					}
-					kernels := kernelsOf(t, q, eng)
-					for _, l := range p.Layers {
-						if k := kernels[l.Node]; (k == "QGemm") == l.Float || l.Float && !strings.HasSuffix(k, "Gemm") {
-							t.Errorf("%s (float: %v) runs as %q", l.Node, l.Float, k)
-						}
-					}
-					wantSimulated(t, q, m, p, eng)
-				})
-			}
+				}
+				wantSimulated(t, q, m, p, eng)
+			})
 		}
 	}
 }
@@ -222,7 +220,7 @@ func TestReaders(t *testing.T) {
 	for name, change := range cases {
 		for kept := range 3 { // none, the second and the third layer
 			for _, bits := range []int{8, 4} {
-				if bits == 4 && kept > 0 {
+				if bits == 4 && kept > 0 || (bits == 4 || kept > 0) && (len(name)+kept)%2 == 0 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, kept %d, %d bits", name, kept, bits), func(t *testing.T) {
