@@ -218,8 +218,10 @@ func (c *checker) column(of task.Column) error {
 
 // imputed counts the rows without a value of f, but those whose imputed value means "not known", which counts them.
 func (c *checker) imputed(f *task.Feature) (rows int) {
-	if n, ok := f.Encoding.(*task.Standardized); unknown(f.Impute) ||
-		ok && slices.ContainsFunc(n.Missing, func(v float64) bool { return task.Decimal(v) == f.Impute }) {
+	n, number := f.Encoding.(*task.Standardized)
+	hot, category := f.Encoding.(*task.OneHot)
+	if unknown(f.Impute) || category && slices.Contains(hot.MissingValues, f.Impute) ||
+		number && slices.ContainsFunc(n.Missing, func(v float64) bool { return task.Decimal(v) == f.Impute }) {
 		return 0
 	}
 	this := func(k int) bool { return c.t.Features[k].Name == f.Name }
@@ -302,6 +304,11 @@ func (c *checker) category(f *task.Feature, values []string, p *profile, col *Co
 	if isHot {
 		missing = hot.MissingValues
 		col.Missing += p.missing
+		for _, v := range missing {
+			if !unknown(v) { // which p.missing counts
+				col.Missing += int(math.Round(p.share(v) * float64(p.col.rows)))
+			}
+		}
 	}
 	for i, v := range values {
 		if col.Shares[i] == 0 && !slices.Contains(missing, v) {

@@ -170,13 +170,16 @@ func TestCheckCounts(t *testing.T) {
 // A value that means "not known" may be what a missing one is taken for.
 func TestCheckCountsMissingOnce(t *testing.T) {
 	data := "years,home,label\n3,rent,bad\n-9,?,good\n,,good\n5,own,bad\n"
-	for _, x := range []struct{ years, home string }{
-		{"missing: [-9], impute: -9", `missing: ["?"], impute: "?"`},
-		{"missing: [-9], impute: 4", `impute: "?"`},
+	for _, x := range []struct{ years, home, marker string }{
+		{"missing: [-9], impute: -9", `missing: ["?"], impute: "?"`, "?"},
+		{"missing: [-9], impute: 4", `impute: "?"`, "?"},
+		{"missing: [-9], impute: -9", `missing: ["?"], impute: "?"`, "absent"},
+		{"missing: [-9], impute: 4", `missing: ["?"], impute: own`, "absent"},
 	} {
-		r := check(t, "version: 1\ndata: {label: label, favourable: good}\nfeatures:\n"+
+		marked := strings.NewReplacer("?", x.marker).Replace
+		r := check(t, marked("version: 1\ndata: {label: label, favourable: good}\nfeatures:\n"+
 			"  - {name: years, kind: numeric, "+x.years+", actionable: false}\n"+
-			"  - {name: home, kind: onehot, values: [\"?\", rent, own], "+x.home+", actionable: false}\n", data, nil)
+			"  - {name: home, kind: onehot, values: [\"?\", rent, own], "+x.home+", actionable: false}\n"), marked(data), nil)
 		must.Same(t, []int{r.Features[0].Missing, r.Features[1].Missing}, []int{2, 2})
 	}
 }
