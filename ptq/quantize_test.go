@@ -58,6 +58,9 @@ func TestQuantize(t *testing.T) {
 					if perTensor != (l.Channels == 1) {
 						t.Errorf("layer %s has %d scales", l.Node, l.Channels)
 					}
+					if most := r.Plan.Layer(l.Node).MeanBits(); l.Bits > most+1e-9 || l.Bits < most-0.5 {
+						t.Errorf("layer %s has %v bits in the file, %v in the plan", l.Node, l.Bits, most)
+					}
 				}
 				if spent > o.Allocate.Budget*float64(weights)+1e-6 || r.Stored < r.Bits {
 					t.Errorf("%v bits for %d weights exceed a budget of %v", spent, weights, o.Allocate.Budget)

@@ -181,7 +181,7 @@ func (m *canonicalModel) write(plan *quant.Plan, recipe map[string]string) (*Res
 		written:  written{Model: bytes, Plan: plan, Recipe: recipe, from: m},
 		FileSize: FileSize{FloatBytes: m.floatBytes, Metadata: m.metadata, Bytes: len(bytes)},
 	}
-	r.Layers, r.Bits = m.planned(plan)
+	r.Layers, r.Bits = m.planned(plan, notes)
 	r.Stored = qdq.StoredBits(notes)
 	return r, nil
 }
@@ -229,8 +229,8 @@ func (r *Result) verify(ctx context.Context, x []float32, run *Run) error {
 	return err
 }
 
-// planned is what a plan says of each layer, and the mean bits of a quantized weight.
-func (m *canonicalModel) planned(plan *quant.Plan) (layers []Layer, bits float64) {
+// planned is what a plan and the file written by it say of each layer, and the plan's mean bits of a quantized weight.
+func (m *canonicalModel) planned(plan *quant.Plan, notes []qdq.LayerNote) (layers []Layer, bits float64) {
 	weights := 0
 	for i, info := range m.found {
 		l := Layer{Node: info.Node, Params: info.Params(), Float: info.Fixed}
@@ -240,19 +240,18 @@ func (m *canonicalModel) planned(plan *quant.Plan) (layers []Layer, bits float64
 		}
 		if l.Float == "" {
 			l.Bits, l.Channels = p.MeanBits(), len(p.Scales)
-			rows := map[int]int{}
-			for o := range info.Out {
-				rows[p.Width(o)]++
-			}
-			if len(rows) > 1 {
-				l.Rows = rows
+			if k := slices.IndexFunc(notes, func(n qdq.LayerNote) bool { return n.Node == info.Node }); k >= 0 {
+				l.Bits = notes[k].Bits
+				if rows := notes[k].Rows; len(rows) > 1 {
+					l.Rows = rows
+				}
 			}
 			again := func(o quant.LayerInfo) bool {
 				q := plan.Layer(o.Node)
 				return o.Fixed == "" && q != nil && q.Codes != nil && slices.Equal(q.Codes, p.Codes) && slices.Equal(o.W, info.W)
 			}
 			if !slices.ContainsFunc(m.found[:i], again) { // not stored already
-				bits += l.Bits * float64(l.Params)
+				bits += p.MeanBits() * float64(l.Params)
 				weights += l.Params
 			}
 		}

@@ -3,6 +3,7 @@ package quant
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -53,6 +54,17 @@ func FormatOf(bits int, reduced bool) (Format, error) {
 		}
 	}
 	return Format{}, fmt.Errorf("%d-bit weights are not supported: the widths are 2, 3, 4 and 8", bits)
+}
+
+// CodeBits is the bit width of each of n rows of codes: that of the narrowest format that holds the row.
+func CodeBits(codes []int8, n int) []int {
+	bits := make([]int, 0, n)
+	for row := range slices.Chunk(codes, max(1, len(codes)/n)) {
+		low, high := int(slices.Min(row)), int(slices.Max(row))
+		holds := func(f Format) bool { return f.QMin <= low && high <= f.QMax }
+		bits = append(bits, Formats()[slices.IndexFunc(Formats(), holds)].Bits)
+	}
+	return bits
 }
 
 // Quantize returns the code of w: round(w/scale) with halves to even, saturated,

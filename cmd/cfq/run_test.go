@@ -145,6 +145,7 @@ func TestFixedLayersAreListed(t *testing.T) {
 		Note:      "stays in float: its weights are double, not float32",
 		LayerRole: qdq.LayerRole{Columns: 3, Output: "y", Activation: 32, Fixed: "its weights are double, not float32"},
 	}}
+	want[0].Rows, want[0].Held = map[int]int{64: 2}, 64
 	must.Same(t, want, got)
 	// A subgraph has no canonical form: the layers are listed as they stand, with the error.
 	branch := []graph.Attr{{Name: "then_branch", Kind: graph.AttrGraph}}

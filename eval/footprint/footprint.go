@@ -54,7 +54,7 @@ func weigh(m *onnxio.Model, bytes int64) (w eval.Weight, saturating int, err err
 		if l.Table {
 			continue
 		}
-		width, activation := l.Bits, float64(l.Activation)
+		width, activation := l.Held, float64(l.Activation)
 		if l.IsFloat() {
 			width, activation = floatBits, floatBits
 		}

@@ -118,11 +118,10 @@ func TestConvolution(t *testing.T) {
 	}, q.Graph.Nodes...)
 	q.Graph.Nodes[3].Inputs = []string{"d", "k"}
 	f := must.Get(Measure(opened(t, full), opened(t, q), 1, 1))(t)
-	// Zero codes fit in the narrowest format.
 	notes := must.Get(qdq.Layers(q))(t)
 	must.Same(t, 1, len(notes))
 	must.Same(t, 20.*18*32*32, f.Full.BOPs)
-	if want := 20. * 18 * 8 * notes[0].Bits; f.Quant.BOPs != want || want == 0 {
+	if want := 20. * 18 * 8 * 8; notes[0].Bits != 2 || f.Quant.BOPs != want {
 		t.Errorf("quantized: %v, want %v", f.Quant.BOPs, want)
 	}
 }

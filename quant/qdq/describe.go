@@ -3,6 +3,7 @@ package qdq
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -20,7 +21,8 @@ type LayerNote struct {
 	In     int    `json:"inputs"`
 	Out    int    `json:"outputs"`
 	Biases int    `json:"biases"`
-	// Bits of a stored weight, on average; Widths are those that occur, when there are several.
+	// Bits are the width of the weights' codes, on average, whatever holds them, 32 in float; Widths are those that occur,
+	// when there are several.
 	Bits   float64 `json:"bits"`
 	Widths []int   `json:"widths,omitempty"`
 	// Container is the element type of the stored tensor, or the function that
@@ -37,13 +39,15 @@ type LayerNote struct {
 
 // LayerRole says what the graph does with a layer.
 type LayerRole struct {
-	Columns    int    // inputs that the kernel multiplies: In, or more where inputs are split
-	Table      bool   // rows are looked up by category: nothing is computed
-	Output     string // value that the layer defines
-	Behind     string // value of a Relu or Clip that follows a convolution
-	Activation int    // bits of what the layer reads
-	Saturates  bool   // it multiplies integers whose sums processors without VNNI cut off, see ort.Saturates
-	Fixed      string // that of quant.LayerInfo: it says something of canonical models only
+	Rows       map[int]int // outputs whose codes have that many bits
+	Held       float64     // bits of what holds a weight, which a kernel computes with
+	Columns    int         // inputs that the kernel multiplies: In, or more where inputs are split
+	Table      bool        // rows are looked up by category: nothing is computed
+	Output     string      // value that the layer defines
+	Behind     string      // value of a Relu or Clip that follows a convolution
+	Activation int         // bits of what the layer reads
+	Saturates  bool        // it multiplies integers whose sums processors without VNNI cut off, see ort.Saturates
+	Fixed      string      // that of quant.LayerInfo: it says something of canonical models only
 }
 
 // Params is the number of weights, without the bias.
@@ -178,7 +182,7 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 		case info == nil:
 			l.In, l.Out = int(s.dims[0]), int(s.dims[1])
 		}
-		s.describe(&l)
+		s.describe(&l, info == nil && !conv && n.Int("transB", 0) == 0)
 		if info != nil && !quant.IsLayer(n) {
 			l.Columns = 0 // it may multiply nothing
 		}
@@ -225,23 +229,27 @@ func Behind(g *graph.Graph, n *graph.Node) string {
 	return ""
 }
 
-func (s *stored) describe(l *LayerNote) {
-	sum := 0
-	var widths []int
+func (s *stored) describe(l *LayerNote, last bool) {
+	sum, held := 0.0, 0
+	l.Rows = map[int]int{}
 	var containers, notes []string
 	for _, p := range s.parts {
-		sum += p.bits * p.weights
-		widths, containers = append(widths, p.bits), append(containers, p.container)
+		bits := p.codeBits(s.byRow, last != s.turned)
+		for _, b := range bits {
+			sum += float64(b*p.weights) / float64(len(bits))
+			l.Rows[b] += p.weights / len(bits) / max(l.In, 1)
+		}
+		held += p.bits * p.weights
+		containers = append(containers, p.container)
 		if p.note != "" {
 			notes = append(notes, p.note)
 		}
 	}
 	containers, notes = slices.Compact(containers), slices.Compact(notes)
-	l.Bits = float64(sum) / float64(max(s.weights(), 1))
-	slices.Sort(widths)
-	if widths = slices.Compact(widths); len(widths) > 1 {
-		l.Widths = widths
-		text := strings.ReplaceAll(strings.Trim(fmt.Sprint(widths), "[]"), " ", ",")
+	l.Bits, l.Held = sum/float64(max(s.weights(), 1)), float64(held)/float64(max(s.weights(), 1))
+	if len(l.Rows) > 1 {
+		l.Widths = slices.Sorted(maps.Keys(l.Rows))
+		text := strings.ReplaceAll(strings.Trim(fmt.Sprint(l.Widths), "[]"), " ", ",")
 		notes = append([]string{text + " bits by row"}, notes...)
 	}
 	l.Columns = l.In

@@ -24,7 +24,9 @@ func newView(m *graph.Model) *view {
 type stored struct {
 	dims    []int64 // of all parts together
 	parts   []storedPart
-	columns int // of the kernel, where inputs are repeated; 0 without that
+	columns int  // of the kernel, where inputs are repeated; 0 without that
+	byRow   bool // each row has a scale
+	turned  bool // rows are along another axis than in the tensor
 }
 
 type storedPart struct {
@@ -60,11 +62,6 @@ func (v *view) tensor(name string) *graph.Tensor {
 func (v *view) trace(name string, depth int) *stored {
 	if c := v.tensor(name); c != nil {
 		part := storedPart{weights: c.Len(), bits: c.DType.Bits(), container: c.DType.String(), tensor: c}
-		if c.DType == graph.Int4 {
-			if n := codeBits(c); n < 4 {
-				part.note = fmt.Sprintf("codes of %d bits", n)
-			}
-		}
 		return &stored{dims: c.Dims, parts: []storedPart{part}}
 	}
 	p := v.producers[name]
@@ -85,13 +82,15 @@ func (v *view) trace(name string, depth int) *stored {
 		return nil
 	}
 	switch p.Op {
+	case "DequantizeLinear", "Mul":
+		s.byRow = s.byRow || v.length(p.Input(1)) > 1
 	case "QuantizeLinear": // of weights that the file holds as floats
 		for i := range s.parts {
 			s.parts[i].note = "quantized when the model runs"
 		}
 	case "Transpose":
 		if len(s.dims) == 2 {
-			s.dims = []int64{s.dims[1], s.dims[0]}
+			s.dims, s.turned = []int64{s.dims[1], s.dims[0]}, !s.turned
 		}
 	case "Reshape":
 		if shape := v.ints(p.Input(1)); shape != nil {
@@ -124,11 +123,23 @@ func (v *view) concat(n *graph.Node, depth int) *stored {
 			all.dims = append(all.dims, s.dims[1:]...)
 		}
 		all.dims[0] += s.dims[0]
+		all.byRow = all.byRow || s.byRow
 		if all.parts = append(all.parts, s.parts...); len(all.parts) > maxParts {
 			return nil
 		}
 	}
 	return all
+}
+
+// length is how many scales a value holds.
+func (v *view) length(name string) int {
+	if p := v.producers[name]; p != nil && p.Is("Cast") {
+		name = p.Input(0)
+	}
+	if c := v.tensor(name); c != nil {
+		return c.Len()
+	}
+	return 0
 }
 
 func (v *view) ints(name string) []int64 {
@@ -143,25 +154,28 @@ func (v *view) ints(name string) []int64 {
 	return ints
 }
 
-// codeBits is the width that the codes of an int8 or int4 tensor need: a small layer
-// takes fewer bytes in a wider container than with what unpacks a narrower one.
-func codeBits(t *graph.Tensor) int {
-	low, high := int8(0), int8(0)
-	for i := range t.Len() {
-		code := int8(0)
-		if t.DType == graph.Int4 {
-			code = int8(t.Raw[i/2]>>(i%2*4)<<4) >> 4
-		} else {
-			code = int8(t.Raw[i])
-		}
-		low, high = min(low, code), max(high, code)
+// codeBits are the widths of the codes of each row that has a scale of its own, of all together if they share it. last
+// says that rows are along the last axis of the tensor.
+func (p *storedPart) codeBits(byRow, last bool) []int {
+	t := p.tensor
+	if t == nil || !slices.Contains([]graph.DType{graph.Int2, graph.Int4, graph.Int8}, t.DType) {
+		return []int{p.bits}
 	}
-	for _, f := range quant.Formats() {
-		if f.QMin <= int(low) && int(high) <= f.QMax {
-			return f.Bits
+	codes, rows := make([]int8, t.Len()), 1
+	if byRow && len(t.Dims) > 0 {
+		rows = int(t.Dims[0])
+		if last {
+			rows = int(t.Dims[len(t.Dims)-1])
 		}
 	}
-	return t.DType.Bits()
+	for i := range codes {
+		at := i
+		if last && rows > 1 {
+			at = i%rows*(len(codes)/rows) + i/rows
+		}
+		codes[at] = int8(t.Raw[i*p.bits/8]>>(i*p.bits%8)<<(8-p.bits)) >> (8 - p.bits)
+	}
+	return quant.CodeBits(codes, rows)
 }
 
 func (v *view) activation(name string) int {
