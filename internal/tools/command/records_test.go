@@ -106,7 +106,7 @@ func evaluating(t *testing.T, quantized, data string, flags ...string) *exec.Cmd
 	t.Helper()
 	args := append([]string{
 		"eval", loans("model.onnx"), quantized, "-t", loans("task.yaml"), "-d", data,
-		"--margins", "0", "--sample", "60", "--noise", "0", "-q",
+		"--margins", "0", "--sample", "20", "--noise", "0", "-q",
 	}, flags...)
 	c := newWorkdir(t).command(args...)
 	c.Stderr = os.Stderr
@@ -137,13 +137,13 @@ func manyLoans(t testing.TB, path string, n int, seed uint64) {
 	must.Do(t, os.WriteFile(path, []byte(b.String()), 0o600))
 }
 
-// TestResume: a run that is stopped leaves whole parts, and the next one goes on from them to the same report, without
+// TestResume: runs that are stopped leave whole parts, and the next one goes on from them to the same report, without
 // making them again. One that is killed leaves a temporary file until then.
 func TestResume(t *testing.T) {
 	orttest.Need(t)
 	dir := t.TempDir()
 	quantized, data := quantizedLoans(t, dir), filepath.Join(dir, "people.csv")
-	manyLoans(t, data, 40_000, 1)
+	manyLoans(t, data, 34_000, 1)
 	report := func(name string, flags ...string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
@@ -151,29 +151,35 @@ func TestResume(t *testing.T) {
 		return path
 	}
 	want := report("whole.json", "--records", filepath.Join(dir, "whole")+"/")
-	for _, how := range []os.Signal{syscall.SIGINT, syscall.SIGKILL} {
-		folder := filepath.Join(dir, how.String()) + "/"
-		stop(t, evaluating(t, quantized, data, "--records", folder), filepath.Join(folder, "part-000000.parquet"), how)
-		before := parts(t, folder)
-		if n := len(before); n == 0 || n > 2 || before["rows.parquet"] != nil {
+	folder := filepath.Join(dir, "stopped") + "/"
+	flags := []string{"--records", folder}
+	before := map[string]os.FileInfo{}
+	kept := func() map[string]os.FileInfo {
+		now := parts(t, folder)
+		for name, info := range before {
+			if !os.SameFile(info, now[name]) || !info.ModTime().Equal(now[name].ModTime()) {
+				t.Errorf("%s was made again", name)
+			}
+		}
+		return now
+	}
+	for i, how := range []os.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		stop(t, evaluating(t, quantized, data, flags...), filepath.Join(folder, fmt.Sprintf("part-%06d.parquet", i)), how)
+		before = kept()
+		if n := len(before); n <= i || n > i+2 || before["rows.parquet"] != nil {
 			t.Fatalf("%v left %d parts", how, n)
 		}
 		if left := temporary(t, folder); how == syscall.SIGINT && len(left) > 0 {
 			t.Errorf("%v left %v", how, left)
 		}
-		must.Same(t, "", differ(t, want, report(how.String()+".json", "--records", folder, "--resume")))
-		after := parts(t, folder)
-		if len(after) != 4 || after["rows.parquet"] == nil || len(temporary(t, folder)) > 0 {
-			t.Errorf("%v: %v, %v", how, after, temporary(t, folder))
-		}
-		for name, info := range before {
-			if !os.SameFile(info, after[name]) || !info.ModTime().Equal(after[name].ModTime()) {
-				t.Errorf("%v: %s was made again", how, name)
-			}
-		}
+		flags = []string{"--records", folder, "--resume"}
+	}
+	must.Same(t, "", differ(t, want, report("resumed.json", flags...)))
+	if after := kept(); len(after) != 4 || after["rows.parquet"] == nil || len(temporary(t, folder)) > 0 {
+		t.Errorf("%v, %v", after, temporary(t, folder))
 	}
 	// Of other people, the first part is not taken.
-	manyLoans(t, data, 40_000, 2)
+	manyLoans(t, data, 20_000, 2)
 	c := evaluating(t, quantized, data, "--records", filepath.Join(dir, "whole")+"/", "--resume")
 	c.Stderr = nil
 	if out, err := c.Output(); c.ProcessState.ExitCode() != 2 {
