@@ -84,7 +84,7 @@ latent: {encoder: encoder.onnx, decoder: decoder.onnx, `
 // TestLatent: with an autoencoder in the task, every command works in its codes, the classifier alone is quantized, and
 // promises are codes.
 func TestLatent(t *testing.T) {
-	w := newWorkdir(t, "CFQ_LOOKS_FILE=none")
+	w := newWorkdir(t, "CFQ_LOOKS_FILE=none", "CFQ_SET=refine.rounds=0", "CFQ_MARGINS=0.1")
 	dir, call := w.dir, w.call
 	brightImages(t, dir, 300)
 	latentFiles(t, dir)
@@ -93,7 +93,7 @@ func TestLatent(t *testing.T) {
 	people := []string{"-t", "task.yaml", "-d", "images-idx3-ubyte"}
 	with := func(args ...string) []string { return append(args, people...) }
 	call(0, with("quantize", "model.onnx", "--rows", "!rows.json", "--allow-larger", "-o", "q.onnx")...)
-	call(0, with("quantize", "model.onnx", "--allow-larger", "--method", "cfq-qat", "--set", "train.steps=64", "--rows",
+	call(0, with("quantize", "model.onnx", "--allow-larger", "--method", "cfq-qat", "--set", "train.steps=16", "--rows",
 		"rows.json", "-o", "t.onnx")...)
 	for _, q := range []string{"q.onnx", "t.onnx"} {
 		if v := must.Get(codec.ReadFile(w.path(q)))(t).Graph.Inputs[0]; len(v.Shape) != 4 || v.Name != "x" {
@@ -138,8 +138,7 @@ func TestLatent(t *testing.T) {
 		}
 	}
 	said = call(2, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "noise:0.1")...)
-	shifts := call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "shifts",
-		"--margins", "0.1", "--noise", "0")...)
+	shifts := call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "shifts", "--noise", "0")...)
 	for _, text := range []string{said, shifts} {
 		must.Has(t, strings.Join(strings.Fields(text), " "), "people with noise in their codes would be judged")
 	}
@@ -151,7 +150,7 @@ func TestLatent(t *testing.T) {
 		t.Errorf("of records:\n%s\nin one piece:\n%s", said, whole)
 	}
 	w.tells(0, "VD(0.1)",
-		with("compare", "model.onnx", "q=q.onnx", "t=t.onnx", "--rows", "rows.json", "--margins", "0.1")...)
+		with("compare", "model.onnx", "q=q.onnx", "t=t.onnx", "--rows", "rows.json")...)
 	sums := with("summarize", "model.onnx", "q.onnx", "records/")
 	call(0, sums[:len(sums)-2]...)
 	other := w.read("decoder.onnx")
@@ -167,7 +166,7 @@ func TestLatent(t *testing.T) {
 				Search struct{ VD struct{ Den int } }
 			}
 		}
-		w.result(&r, with("quantize", "model.onnx", "--allow-larger", "--target-vd", "0.3", "-o", "target.onnx",
+		w.result(&r, with("quantize", "model.onnx", "--allow-larger", "--target-vd", "0.3", "--method", "ptq", "-o", "target.onnx",
 			"--overwrite")...)
 		return r.Refused, r.Candidates[0].Search.VD.Den
 	}
