@@ -58,7 +58,7 @@ type opened struct {
 }
 
 func (f *peopleFlags) open(ctx context.Context, e *env, models []string, read task.ReadOptions) (_ *opened, err error) {
-	in, err := f.openFiles(ctx, e, models)
+	in, err := f.openFiles(ctx, e, models, f.checkPeople)
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +70,18 @@ func (f *peopleFlags) open(ctx context.Context, e *env, models []string, read ta
 	return in, nil
 }
 
-func (f *peopleFlags) openFiles(ctx context.Context, e *env, models []string) (_ *opened, err error) {
+// openFiles opens the task and, once there are people, the models, which takes longest.
+func (f *peopleFlags) openFiles(ctx context.Context, e *env, models []string, people func() error) (_ *opened,
+	err error,
+) {
 	in := &opened{}
 	if in.task, err = readTask(ctx, e, f.task); err != nil {
 		return nil, err
 	}
 	if in.allowed, err = actionSet(f.task, f.overrides, in.task); err != nil {
+		return nil, err
+	}
+	if err := people(); err != nil {
 		return nil, err
 	}
 	for _, path := range models {
@@ -186,10 +192,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *
 	d := &evaluation{e: e, f: f}
 	d.known = &calibratedRows{d: d}
 	d.paths = paths
-	if d.opened, err = f.openFiles(ctx, e, paths); err != nil {
-		return nil, err
-	}
-	if err := f.findPeople(); err != nil {
+	if d.opened, err = f.openFiles(ctx, e, paths, f.findPeople); err != nil {
 		return nil, err
 	}
 	if err := d.describe(); err != nil {

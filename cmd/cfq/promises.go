@@ -22,7 +22,7 @@ const claimSlack = 1e-3
 func (f *peopleFlags) promised(ctx context.Context, e *env, t *task.Task, read task.ReadOptions) (people *task.People,
 	issued *promise.File, err error,
 ) {
-	if err = f.checkPeople(); err == nil && f.data != "" {
+	if f.data != "" {
 		people, err = readPeople(ctx, e, f.data, f.rows, t, read)
 	}
 	if err != nil || f.promises == "" {

@@ -44,7 +44,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 	if err := f.check(e, args); err != nil {
 		return err
 	}
-	in, err := f.openFiles(ctx, e, args)
+	in, err := f.openFiles(ctx, e, args, f.findPeople)
 	if err != nil {
 		return err
 	}
@@ -80,6 +80,13 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 		find = job.answerStream
 	}
 	return errors.Join(find(ctx), job.decoded.close())
+}
+
+func (f *recourseFlags) findPeople() error {
+	if f.stream.format != "" {
+		return nil
+	}
+	return f.checkPeople()
 }
 
 func (f *recourseFlags) check(e *env, args []string) error {
@@ -244,9 +251,6 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 	c := report.NewPromises(j.margin)
 	var file *promise.File
 	err := j.write(func(out *promise.Writer) error {
-		if err := j.checkPeople(); err != nil {
-			return err
-		}
 		read, err := readSelection(j.rows)
 		if err != nil {
 			return err

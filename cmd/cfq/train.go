@@ -112,7 +112,7 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 	if err := f.check(e); err != nil {
 		return err
 	}
-	in, err := f.openFiles(ctx, e, nil)
+	in, err := f.openFiles(ctx, e, nil, f.checkPeople)
 	if err != nil {
 		return err
 	}
