@@ -91,36 +91,38 @@ func (c *Model) inFront() (*graph.Model, error) {
 }
 
 // marginOf is the margin by a row of the file's own output, of which the copy's is copied. Where probabilities are near
-// 0 or 1 they tell only whether it is above 0. One of two also has to exceed the threshold, by which it may be read
-// alone.
+// 0 or 1, or this is a label, it tells only whether the margin is above 0. Of several columns the first of the largest
+// decides; it does so narrowly where it is not more than half, by which it may be read alone.
 func (c *Model) marginOf(p []float64, label bool, copied float32) float32 {
 	odds, cut, t := c.Decision().Meaning == onnxio.Probabilities, c.o.Threshold, c.target
-	var a, b float64 // of the target and the largest other class
+	a, b := p[0]*float64(2*t-1), 0.0 // of the target and the largest other class
 	switch {
+	case label:
 	case len(p) > 1:
-		a = p[t]
-		b = slices.Max(slices.Concat(p[:t], p[t+1:]))
+		a, b = p[t], slices.Max(slices.Concat(p[:t], p[t+1:]))
 	case odds:
-		a = p[0]*float64(2*t-1) + float64(1-t)
+		a += float64(1 - t)
 		b = 1 - a
-	default:
-		a = p[0] * float64(2*t-1)
 	}
 	m, approved := float64(copied), a-b > cut
 	switch {
 	case label:
 		approved = int(p[0]) == t
 	case odds:
-		if approved = a > b; cut != 0 {
-			approved = a > cut
-		} else if cut = 0.5; len(p) < 3 {
-			approved = approved && a > cut
+		if cut == 0 {
+			cut = 0.5
 		}
 		if min(a, b) > 0.125 {
 			m = math.Log(a/b) - math.Log(cut/(1-cut))
 		}
+		if approved = a > cut; len(p) == 2 && !approved {
+			m = min(m, 0)
+		}
 	default:
 		m = a - b - cut
+	}
+	if !label && len(p) > 1 && c.o.Threshold == 0 {
+		approved = slices.Index(p, slices.Max(p)) == t
 	}
 	switch {
 	case m > 0 && !approved:

@@ -34,7 +34,6 @@ func filesServed() []served {
 	more := func(p []float64) bool { return p[1] > p[0] }
 	above := func(cut float64) func(p []float64) bool { return func(p []float64) bool { return p[0] > cut } }
 	softmax, sigmoid := headOf("Softmax", graph.IntAttr("axis", 1)), headOf("Sigmoid")
-	both := func(p []float64) bool { return p[1] > p[0] && p[1] > 0.5 }
 	label := func(p []float64) bool { return p[0] == 1 }
 	first, favourable := 0, Options{}
 	favourable.Target = &first
@@ -42,22 +41,23 @@ func filesServed() []served {
 		{"logits", half, half, 2, plainHead, more, Options{}},
 		{"logit", half, half, 1, plainHead, above(0), Options{}},
 		{"logit, other class", half, half, 1, plainHead, func(p []float64) bool { return p[0] < 0 }, favourable},
-		{"softmax", half, half, 2, softmax, both, Options{}},
+		{"softmax", half, half, 2, softmax, more, Options{}},
 		{"sigmoid", half, half, 1, sigmoid, above(0.5), Options{}},
 		{"sigmoid, other class", half, half, 1, sigmoid, func(p []float64) bool { return p[0] < 0.5 }, favourable},
+		{"softmax, other class", half, half, 2, softmax, func(p []float64) bool { return p[0] >= p[1] }, favourable},
 		{"log softmax", half, half, 2, headOf("LogSoftmax", graph.IntAttr("axis", 1)), more, Options{}},
 		{"threshold", half, half, 1, sigmoid, above(0.501), Options{Output: onnxio.Probabilities, Threshold: 0.501}},
 		{"threshold of a logit", half, half, 1, plainHead, above(0.001), Options{Output: onnxio.Logits, Threshold: 0.001}},
-		{"three classes", half, half, 3, softmax, func(p []float64) bool { return p[1] > max(p[0], p[2]) }, Options{}},
+		{"three classes", half, half, 3, softmax, func(p []float64) bool { return p[1] > p[0] && p[1] >= p[2] }, Options{}},
 		{"[p, 1-p]", half, half, 1, func(b *graph.Builder, z string) string {
 			p := b.Op("Sigmoid", []string{z})
 			q := b.Op("Sub", []string{b.Const(graph.FromNumbers("c", half, []float32{1}, 1)), p})
 			return b.Op("Concat", []string{q, p}, graph.IntAttr("axis", 1))
-		}, both, Options{}},
+		}, more, Options{}},
 		{"label", half, half, 2, headOf("ArgMax", graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0)), label, Options{}},
-		{"float outside", half, float, 2, softmax, both, Options{}},
+		{"float outside", half, float, 2, softmax, more, Options{}},
 		{"float inside", float, half, 1, sigmoid, above(0.5), Options{}},
-		{"bfloat16 outside", float, graph.BFloat16, 2, softmax, both, Options{}},
+		{"bfloat16 outside", float, graph.BFloat16, 2, softmax, more, Options{}},
 		{"double", wide, wide, 2, plainHead, more, Options{}},
 		{"double outside", half, wide, 1, sigmoid, above(0.5), Options{}},
 	}
