@@ -47,7 +47,7 @@ func (m *Model) Answers(ctx context.Context, x []float32, anywhere bool) (a Answ
 	}
 	tried := x == nil
 	if tried {
-		x = m.someRows()
+		x = m.SomeRows()
 	}
 	err = a.run(ctx, m, x)
 	if wrong := (*AnswerError)(nil); err != nil && tried && !errors.As(err, &wrong) {
@@ -60,7 +60,8 @@ func (m *Model) Answers(ctx context.Context, x []float32, anywhere bool) (a Answ
 	return a, err
 }
 
-func (m *Model) someRows() []float32 {
+// SomeRows are inputs for a first look at a model.
+func (m *Model) SomeRows() []float32 {
 	if m.signature.Columns != nil {
 		return m.signature.Rows(answerRows)
 	}

@@ -31,8 +31,9 @@ type Result struct {
 	CalibrationPoints
 	FileSize
 	Verified *verify.Report `json:"verified"`
-	HeldOut  *HeldOut       `json:"held_out,omitempty"` // nil by a plan, and without recourse
-	Warnings []string       `json:"warnings,omitempty"` // what is not as the method's name says
+	HeldOut  *HeldOut       `json:"held_out,omitempty"`          // nil by a plan, and without recourse
+	Warnings []string       `json:"warnings,omitempty"`          // what is not as the method's name says
+	Rounding string         `json:"original_computes,omitempty"` // see classifier.Model.Rounding
 
 	widths assignment // nil by a plan
 }
@@ -125,7 +126,7 @@ func (a *Allocation) chosenBy(r *Recipe) {
 func (c *calibration) describe(r *Result, budget float64) {
 	n := c.net
 	r.chosenBy(&n.recipe)
-	r.Budget, r.Sparsity = budget, n.recipe.Train.sparsity(r.Plan)
+	r.Budget, r.Sparsity, r.Rounding = budget, n.recipe.Train.sparsity(r.Plan), n.full.Rounding()
 	r.Equalized, r.Warnings = n.equalized, slices.Clone(c.warnings)
 	r.CalibrationPoints = c.sample.points(c.calibrationSet)
 	r.CalibratedOn, r.Calibrated = n.recipe.Calibrate.Points, c.sample.rows

@@ -17,6 +17,7 @@ import (
 	"cfq/onnxio/ort"
 	"cfq/onnxio/pass"
 	"cfq/onnxio/refuse"
+	"cfq/ptq/taskmodel"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
 )
@@ -50,6 +51,7 @@ type inspectedInterface struct {
 	Columns  []columnNote     `json:"columns,omitempty"`
 	Classes  []string         `json:"classes,omitempty"`
 	Decision *onnxio.Decision `json:"decision,omitempty"`
+	Rounding string           `json:"computes,omitempty"` // see classifier.Model.Rounding
 }
 
 type quantizability struct {
@@ -117,6 +119,9 @@ func inspect(ctx context.Context, e *env, args []string) error {
 		for _, c := range opened.Columns() {
 			v.Columns = append(v.Columns, columnNote{c.Name, c.Values})
 		}
+		if v.Rounding, err = rounding(ctx, opened); err != nil {
+			return err
+		}
 		o, err := obstacle(ctx, opened)
 		if err != nil {
 			return err
@@ -132,17 +137,28 @@ func inspect(ctx context.Context, e *env, args []string) error {
 		v.Parameters, v.Stored = v.Parameters+int64(l.Params()+l.Biases), v.Stored+l.Stored
 	}
 	v.StoredBits = qdq.StoredBits(v.Layers)
-	var unloaded *ort.Unloaded
 	data, err := codec.Marshal(m)
 	if err == nil {
 		err = addKernels(e, data, v.Layers)
 	}
-	if v.Quantizable && errors.As(err, &unloaded) {
-		v.Quantizable, v.Obstacle = false, err.Error()
-	} else if err != nil && refused == nil {
+	if err != nil && refused == nil {
 		e.msg.Warn("kernels are not shown: %v", err)
 	}
 	return e.show(v, v.write)
+}
+
+func rounding(ctx context.Context, m *onnxio.Model) (says string, err error) {
+	if !m.Converted() {
+		return "", nil
+	}
+	c, err := taskmodel.OpenWithoutFront(m, nil, 1)
+	if err != nil {
+		return "", nil //nolint:nilerr // of the head, which is declared by the task
+	}
+	if _, err = c.Margins(ctx, m.SomeRows()); err == nil {
+		says = c.Rounding()
+	}
+	return says, errors.Join(err, c.Close())
 }
 
 func describe(path string, m *graph.Model) (*inspection, error) {

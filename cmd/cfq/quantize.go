@@ -80,8 +80,8 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 		for _, l := range r.Layers {
 			weights += l.Params
 		}
-		return cli.Wrap(fmt.Errorf("%s was not written: it would have %d bytes, and the original has %d, of which %s take %d",
-			f.out, r.Bytes, r.FloatBytes, message.Count(weights, "weight"), 4*weights),
+		return cli.Wrap(fmt.Errorf("%s was not written: it would have %d bytes, and the original with its %s has %d",
+			f.out, r.Bytes, message.Count(weights, "weight"), r.FloatBytes),
 			"serve the float file, which recourse and eval take as it is; --allow-larger writes this one "+
 				"all the same")
 	}
@@ -277,6 +277,9 @@ type writtenFile struct {
 func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) error {
 	if err := f.usable(e, r); err != nil {
 		return err
+	}
+	if r.Rounding != "" {
+		e.msg.Note("%s; what is written computes in float32", r.Rounding)
 	}
 	if f.savePlan != "" {
 		if err := cli.Write(f.savePlan, func(w io.Writer) error { return ptq.WritePlan(w, r) }); err != nil {

@@ -56,7 +56,12 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() {
+		if says := c.Rounding(); says != "" && err == nil {
+			e.msg.Note("%s: %s", args[0], says)
+		}
+		c.Close()
+	}()
 	if x := c.Mixes(); x != nil && f.promises == "" {
 		return unusableModel(args[0], x)
 	}

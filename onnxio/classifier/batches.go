@@ -214,6 +214,9 @@ func (c *Model) SeparateRows(ctx context.Context) error {
 	if c.mixing != nil {
 		c.o.Batch = 1
 	}
+	if c.file != nil {
+		c.file.apart = -1 // these were no people
+	}
 	return nil
 }
 

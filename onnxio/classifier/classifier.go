@@ -87,7 +87,7 @@ func New(m *onnxio.Model, o Options) (*Model, error) {
 	}
 	c.logits, c.classes = c.Head()
 	if c.Converted() {
-		c.file = &servedFile{Model: c.WithoutInputTransform()}
+		c.file = &servedFile{Model: c.WithoutInputTransform(), apart: -1}
 	}
 	return c, nil
 }

@@ -18,18 +18,22 @@ type servedFile struct {
 	*onnxio.Model // without a step in front of it
 
 	mu    sync.Mutex
-	apart float64 // the largest difference of margins that was seen
+	apart float64 // the largest difference of margins that was seen; -1 without any
 }
 
-// Rounding says what judges, where that is not the graph, and how far margins were apart; "" where it is.
+// Rounding says what judges, where that is not the graph, and how far margins of people were apart; "" where it is, or
+// nobody was judged.
 func (c *Model) Rounding() string {
 	if c.file == nil {
 		return ""
 	}
 	c.file.mu.Lock()
 	defer c.file.mu.Unlock()
-	return fmt.Sprintf("the file computes in %s and judges as it is; margins of its float32 copy, which gives gradients, "+
-		"differ by up to %.2g", strings.Join(c.FileTypes(), " and "), c.file.apart)
+	if c.file.apart < 0 {
+		return ""
+	}
+	return fmt.Sprintf("the file computes in %s and judges as it is: its margins differ by up to %.2g from those of its "+
+		"float32 copy, which gives gradients", strings.Join(c.FileTypes(), " and "), c.file.apart)
 }
 
 // byFile gives logits, or margins, among what the graph gave for one batch the margins of the file.

@@ -111,7 +111,7 @@ func TestFileJudges(t *testing.T) {
 			for i, m := range again {
 				must.Near(t, margins[i], m, 1e-6)
 			}
-			must.Has(t, c.Rounding(), "differ by up to")
+			must.Has(t, c.Rounding(), "differ by up to ")
 			inFloat := c.With(c.Graph())
 			defer inFloat.Close() //nolint:errcheck // nothing was written
 			copied := must.Get(inFloat.Margins(t.Context(), x))(t)
