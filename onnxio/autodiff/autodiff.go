@@ -90,9 +90,7 @@ func (op *Operator) types(c *Call) (out []graph.Type, err error) {
 
 func (op *Operator) checkInputs(c *Call) {
 	for i := range op.need {
-		if c.Node.Input(i) == "" {
-			c.Fail("input %d is missing", i)
-		}
+		c.failIf(c.Node.Input(i) == "", "input %d is missing", i)
 	}
 }
 

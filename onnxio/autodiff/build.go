@@ -259,6 +259,13 @@ func (c *Call) Scalar(like string, v float64) string {
 // Fail ends the rule: the node cannot be differentiated. It does not return.
 func (c *Call) Fail(format string, a ...any) string { panic(failf(format, a...)) }
 
+// failIf is Fail where wrong is true.
+func (c *Call) failIf(wrong bool, format string, a ...any) {
+	if wrong {
+		c.Fail(format, a...)
+	}
+}
+
 func (c *Call) in(i int) string { return c.Node.Input(i) }
 func (c *Call) x() string       { return c.Node.Input(0) }
 func (c *Call) y() string       { return c.Node.Outputs[0] }

@@ -15,19 +15,23 @@ func products() []Operator {
 		{Name: "Einsum", infer: func(c *Call) []graph.Type {
 			_, out, sizes := c.equation()
 			return single(c.types[0].DType, shapeFor(out, sizes))
-		}, expand: einsum},
+		}, expand: func(c *Call) string {
+			in, out, sizes := c.equation()
+			t := einsumTerm{c.in(0), in[0]}
+			for i := 1; i < len(in); i++ {
+				later := out + strings.Join(in[i+1:], "")
+				t = c.contract(t, einsumTerm{c.in(i), in[i]}, later, sizes)
+			}
+			return c.arranged(c.summed(t, out), out)
+		}},
 		{Name: "Attention", need: 3, infer: func(c *Call) []graph.Type {
 			q, v := c.types[0], c.types[2]
 			s := slices.Clone(q.Shape)
-			if len(s) < 3 || len(s) > 4 || len(v.Shape) != len(s) {
-				c.Fail("queries %v and values %v", q, v)
-			}
+			c.failIf(len(s) < 3 || len(s) > 4 || len(v.Shape) != len(s), "queries %v and values %v", q, v)
 			last := v.Shape[len(s)-1]
 			if len(s) == 3 {
 				heads, shared := c.Node.Int("q_num_heads", 0), c.Node.Int("kv_num_heads", 0)
-				if heads < 1 || shared < 1 || last.Size%shared != 0 {
-					c.Fail("%d and %d heads of values %v", heads, shared, v)
-				}
+				c.failIf(heads < 1 || shared < 1 || last.Size%shared != 0, "%d and %d heads of values %v", heads, shared, v)
 				last = graph.Dim{Size: last.Size / shared * heads}
 			}
 			s[len(s)-1] = last
@@ -128,16 +132,6 @@ func shapeFor(letters string, sizes map[rune]graph.Dim) graph.Shape {
 	return s
 }
 
-func einsum(c *Call) string {
-	in, out, sizes := c.equation()
-	t := einsumTerm{c.in(0), in[0]}
-	for i := 1; i < len(in); i++ {
-		later := out + strings.Join(in[i+1:], "")
-		t = c.contract(t, einsumTerm{c.in(i), in[i]}, later, sizes)
-	}
-	return c.arranged(c.summed(t, out), out)
-}
-
 func keep(letters string, f func(l rune) bool) string {
 	return strings.Map(func(l rune) rune {
 		if f(l) {
@@ -209,9 +203,7 @@ func (c *Call) shaped(a string, to graph.Shape) string {
 			free++
 		}
 	}
-	if free > 1 {
-		return c.Fail("more than one axis of %v is of a variable size", to)
-	}
+	c.failIf(free > 1, "more than one axis of %v is of a variable size", to)
 	return c.op("Reshape", a, c.b.vector(v...))
 }
 
@@ -230,21 +222,16 @@ func (c *Call) heads() (q, k, v string, flat bool) {
 // withHeads turns rows x sequence x numbers into rows x sequence x heads x numbers.
 func (c *Call) withHeads(x, attr string) string {
 	s, n := c.Type(x).Shape, c.Node.Int(attr, 0)
-	if len(s) != 3 || n < 1 || s[2].Size < 0 || s[2].Size%n != 0 {
-		c.Fail("%s %d for %v", attr, n, c.Type(x))
-	}
+	c.failIf(len(s) != 3 || n < 1 || s[2].Size < 0 || s[2].Size%n != 0, "%s %d for %v", attr, n, c.Type(x))
 	return c.shaped(x, graph.Shape{s[0], s[1], {Size: n}, {Size: s[2].Size / n}})
 }
 
 func attention(c *Call) string {
 	for _, i := range []int{4, 5, 6} {
-		if c.in(i) != "" {
-			return c.Fail("it has a cache of keys (input %d): export the model without one", i)
-		}
+		c.failIf(c.in(i) != "", "it has a cache of keys (input %d): export the model without one", i)
 	}
-	if slices.ContainsFunc(c.Node.Outputs[1:], func(o string) bool { return o != "" }) {
-		return c.Fail("outputs other than the first are used")
-	}
+	c.failIf(slices.ContainsFunc(c.Node.Outputs[1:], func(o string) bool { return o != "" }),
+		"outputs other than the first are used")
 	q, k, v, flat := c.heads()
 	sq, sk := c.Type(q).Shape, c.Type(k).Shape
 	if len(sq) != 4 || len(sk) != 4 || sq[3].Size < 1 || sq[1].Size < 1 || sk[1].Size < 1 || sq[1].Size%sk[1].Size != 0 {
@@ -274,17 +261,15 @@ func (c *Call) repeated(a string, n int64) string {
 func (c *Call) masked(z string) string {
 	mask := c.in(3)
 	if limit := c.float("softcap", 0); limit != 0 {
-		if mask != "" || c.Node.Int("is_causal", 0) != 0 {
-			return c.Fail("softcap together with a mask: the order of the two differs between operator sets")
-		}
+		c.failIf(mask != "" || c.Node.Int("is_causal", 0) != 0,
+			"softcap together with a mask: the order of the two differs between operator sets")
 		z = c.scale(c.op("Tanh", c.scale(z, 1/limit)), limit)
 	}
 	if c.Node.Int("is_causal", 0) != 0 {
 		s := c.Type(z).Shape
 		rows, cols := s[2].Size, s[3].Size
-		if rows < 0 || cols < 0 || rows*cols > largestConstant {
-			return c.Fail("is_causal with the scores %v: the sequence must be of constant length", c.Type(z))
-		}
+		c.failIf(rows < 0 || cols < 0 || rows*cols > largestConstant,
+			"is_causal with the scores %v: the sequence must be of constant length", c.Type(z))
 		seen := &graph.Tensor{DType: graph.Bool, Dims: []int64{rows, cols}, Raw: make([]byte, rows*cols)}
 		for i := range rows {
 			for k := range min(i+1, cols) {
@@ -312,16 +297,12 @@ func rotary(c *Call) string {
 		x = c.transpose(x, 0, 2, 1, 3)
 	}
 	t := c.Type(x).Shape // rows, sequence, heads, numbers
-	if len(t) != 4 || t[3].Size < 2 {
-		return c.Fail("%v is neither of rank 3 nor 4", c.Type(c.x()))
-	}
+	c.failIf(len(t) != 4 || t[3].Size < 2, "%v is neither of rank 3 nor 4", c.Type(c.x()))
 	n := c.Node.Int("rotary_embedding_dim", 0)
 	if n == 0 {
 		n = t[3].Size
 	}
-	if n%2 != 0 || n < 2 || n > t[3].Size {
-		return c.Fail("rotary_embedding_dim %d of %d", n, t[3].Size)
-	}
+	c.failIf(n%2 != 0 || n < 2 || n > t[3].Size, "rotary_embedding_dim %d of %d", n, t[3].Size)
 	part := func(from, to int64) string { return c.slice(x, []int64{from}, []int64{to}, []int64{3}) }
 	angles := func(i int) string {
 		a := c.in(i)

@@ -43,7 +43,29 @@ func arithmetic() []Operator {
 		unary("Exp", func(c *Call) string { return c.mul(c.Grad(), c.y()) }),
 		unary("Log", func(c *Call) string { return c.div(c.Grad(), c.x()) }),
 		unary("Sqrt", func(c *Call) string { return c.div(c.scale(c.Grad(), 0.5), c.nonzero(c.y())) }),
-		{Name: "Pow", need: 2, infer: elementwise, grads: []Rule{powBase, func(c *Call, _ int) string {
+		{Name: "Pow", need: 2, infer: elementwise, grads: []Rule{func(c *Call, _ int) string {
+			g, x, p := c.Grad(), c.x(), c.in(1)
+			if k, ok := c.number(1); ok {
+				switch {
+				case k == 0:
+					return ""
+				case k == 1:
+					return g
+				case k == 2:
+					return c.mul(g, c.scale(x, 2))
+				case k == 0.5:
+					return c.div(c.scale(g, 0.5), c.nonzero(c.y()))
+				case k > 1:
+					return c.mul(g, c.scale(c.op("Pow", x, c.Scalar(x, k-1)), k))
+				}
+			}
+			if t := c.Type(x).DType; c.Type(p).DType != t {
+				p = c.cast(p, t)
+			}
+			flat := c.op("And", c.compare("Equal", x, 0), c.compare("Less", p, 1))
+			safe := c.where(flat, c.Scalar(x, math.Inf(1)), x)
+			return c.mul(g, c.mul(p, c.op("Pow", safe, c.sub(p, c.Scalar(p, 1)))))
+		}, func(c *Call, _ int) string {
 			x := c.x()
 			safe := c.where(c.compare("Greater", x, 0), x, c.Scalar(x, 1))
 			return c.mul(c.Grad(), c.mul(c.y(), c.op("Log", safe)))
@@ -103,30 +125,6 @@ func (c *Call) nonzero(a string) string {
 	return c.where(c.compare("Equal", a, 0), c.Scalar(a, math.Inf(1)), a)
 }
 
-func powBase(c *Call, _ int) string {
-	g, x, p := c.Grad(), c.x(), c.in(1)
-	if k, ok := c.number(1); ok {
-		switch {
-		case k == 0:
-			return ""
-		case k == 1:
-			return g
-		case k == 2:
-			return c.mul(g, c.scale(x, 2))
-		case k == 0.5:
-			return c.div(c.scale(g, 0.5), c.nonzero(c.y()))
-		case k > 1:
-			return c.mul(g, c.scale(c.op("Pow", x, c.Scalar(x, k-1)), k))
-		}
-	}
-	if t := c.Type(x).DType; c.Type(p).DType != t {
-		p = c.cast(p, t)
-	}
-	flat := c.op("And", c.compare("Equal", x, 0), c.compare("Less", p, 1))
-	safe := c.where(flat, c.Scalar(x, math.Inf(1)), x)
-	return c.mul(g, c.mul(p, c.op("Pow", safe, c.sub(p, c.Scalar(p, 1)))))
-}
-
 func (c *Call) number(i int) (v float64, known bool) {
 	list, err := c.floats(i)
 	if err != nil || len(list) != 1 {
@@ -147,7 +145,15 @@ func activations() []Operator {
 			}
 			return c.mul(c.Grad(), c.mask(c.positive(c.y())))
 		}),
-		{Name: "LeakyRelu", grads: []Rule{leaky}},
+		// The sign is that of y, which lets a runtime fuse the activation into the product before it, unless a negative
+		// alpha makes it differ from that of x.
+		{Name: "LeakyRelu", grads: []Rule{func(c *Call, _ int) string {
+			alpha, of := c.float("alpha", 0.01), c.y()
+			if alpha < 0 {
+				of = c.x()
+			}
+			return c.where(c.positive(of), c.Grad(), c.scale(c.Grad(), alpha))
+		}}},
 		{Name: "PRelu", grads: []Rule{
 			func(c *Call, _ int) string { return c.where(c.positive(c.x()), c.Grad(), c.mul(c.Grad(), c.in(1))) },
 			func(c *Call, _ int) string { return c.mul(c.Grad(), c.op("Min", c.x(), c.Scalar(c.x(), 0))) },
@@ -189,7 +195,17 @@ func activations() []Operator {
 			above := c.keep(c.compare("Greater", x, edge), c.sub(x, c.Scalar(x, bias)))
 			return c.where(c.compare("Less", x, -edge), c.add(x, c.Scalar(x, bias)), above)
 		}),
-		composite("Gelu", gelu),
+		composite("Gelu", func(c *Call) string {
+			x := c.x()
+			f := ""
+			if c.Node.Text("approximate", "") == "tanh" {
+				cube := c.mul(x, c.mul(x, x))
+				f = c.op("Tanh", c.scale(c.add(x, c.scale(cube, 0.044715)), math.Sqrt(2/math.Pi)))
+			} else {
+				f = c.op("Erf", c.scale(x, math.Sqrt2/2))
+			}
+			return c.mul(c.scale(x, 0.5), c.add(f, c.Scalar(x, 1)))
+		}),
 	}
 }
 
@@ -197,32 +213,10 @@ func (c *Call) float(name string, def float32) float64 { return float64(c.Node.F
 
 func (c *Call) positive(a string) string { return c.compare("Greater", a, 0) }
 
-// leaky looks at the sign of y, which lets a runtime fuse the activation into the
-// product before it, unless a negative alpha makes it differ from that of x.
-func leaky(c *Call, _ int) string {
-	alpha, of := c.float("alpha", 0.01), c.y()
-	if alpha < 0 {
-		of = c.x()
-	}
-	return c.where(c.positive(of), c.Grad(), c.scale(c.Grad(), alpha))
-}
-
 // exponential is the gradient of y = pos·x above 0 and a function with y' = y + offset below.
 func exponential(c *Call, pos, offset float64) string {
 	below := c.add(c.y(), c.Scalar(c.y(), offset))
 	return c.where(c.positive(c.x()), c.scale(c.Grad(), pos), c.mul(c.Grad(), below))
-}
-
-func gelu(c *Call) string {
-	x := c.x()
-	f := ""
-	if c.Node.Text("approximate", "") == "tanh" {
-		cube := c.mul(x, c.mul(x, x))
-		f = c.op("Tanh", c.scale(c.add(x, c.scale(cube, 0.044715)), math.Sqrt(2/math.Pi)))
-	} else {
-		f = c.op("Erf", c.scale(x, math.Sqrt2/2))
-	}
-	return c.mul(c.scale(x, 0.5), c.add(f, c.Scalar(x, 1)))
 }
 
 func selections() []Operator {
@@ -246,7 +240,9 @@ func selections() []Operator {
 	for _, name := range []string{
 		"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not", "IsNaN", "IsInf",
 	} {
-		ops = append(ops, Operator{Name: name, infer: predicate})
+		ops = append(ops, Operator{Name: name, infer: func(c *Call) []graph.Type {
+			return single(graph.Bool, elementwise(c)[0].Shape)
+		}})
 	}
 	return ops
 }

@@ -15,7 +15,18 @@ func convolutions() []Operator {
 			func(c *Call, _ int) string { return c.correlate(c.x(), c.Grad(), c.convWindows()) },
 			channelSums,
 		}},
-		{Name: "ConvTranspose", need: 2, infer: convTransposeType, grads: []Rule{
+		{Name: "ConvTranspose", need: 2, infer: func(c *Call) []graph.Type {
+			group, _ := c.kernelSizes()
+			ws := c.transposeWindows()
+			x, w := c.types[0].Shape, c.types[1].Shape
+			c.failIf(x[1].Size >= 0 && w[0].Size >= 0 && x[1].Size != w[0].Size,
+				"an image %v and a kernel %v", c.types[0], c.types[1])
+			out := graph.Shape{x[0], product(graph.Shape{w[1], {Size: group}})}
+			for _, w := range ws {
+				out = append(out, graph.Dim{Size: w.image})
+			}
+			return single(c.types[0].DType, out)
+		}, grads: []Rule{
 			func(c *Call, _ int) string {
 				ws := c.transposeWindows()
 				return c.Op("Conv", []string{c.trimmed(c.Grad(), ws), c.in(1)}, c.moving(ws, stride, dilation)...)
@@ -75,13 +86,9 @@ func (c *Call) correlate(image, small string, ws []window) string {
 
 func (c *Call) kernelSizes() (group int64, k []int64) {
 	x, w := c.types[0].Shape, c.types[1].Shape
-	if len(x) < 3 || len(w) != len(x) {
-		c.Fail("an image %v and a kernel %v", c.types[0], c.types[1])
-	}
+	c.failIf(len(x) < 3 || len(w) != len(x), "an image %v and a kernel %v", c.types[0], c.types[1])
 	k = sizes(w[2:])
-	if slices.Min(k) < 0 {
-		c.Fail("the size of the kernel %v is %w", c.types[1], errVariable)
-	}
+	c.failIf(slices.Min(k) < 0, "the size of the kernel %v is %w", c.types[1], errVariable)
 	if given := c.Node.Ints("kernel_shape"); given != nil && !slices.Equal(given, k) {
 		c.Fail("kernel_shape %v for the kernel %v", given, c.types[1])
 	}
@@ -99,9 +106,8 @@ func (c *Call) convWindows() []window {
 func convType(c *Call) []graph.Type {
 	group, k := c.kernelSizes()
 	ws, x, w := c.windows(k), c.types[0].Shape, c.types[1].Shape
-	if x[1].Size >= 0 && w[1].Size >= 0 && x[1].Size != w[1].Size*group {
-		c.Fail("%d groups of the image %v with the kernel %v", group, c.types[0], c.types[1])
-	}
+	c.failIf(x[1].Size >= 0 && w[1].Size >= 0 && x[1].Size != w[1].Size*group,
+		"%d groups of the image %v with the kernel %v", group, c.types[0], c.types[1])
 	return single(c.types[0].DType, append(graph.Shape{x[0], w[0]}, results(ws)...))
 }
 
@@ -110,9 +116,8 @@ func convType(c *Call) []graph.Type {
 func (c *Call) transposeWindows() []window {
 	_, k := c.kernelSizes()
 	auto := c.Node.Text("auto_pad", "NOTSET")
-	if c.Node.Attr("output_shape") != nil || auto != "NOTSET" && auto != "VALID" {
-		c.Fail("output_shape or auto_pad: write pads and output_padding in their place")
-	}
+	c.failIf(c.Node.Attr("output_shape") != nil || auto != "NOTSET" && auto != "VALID",
+		"output_shape or auto_pad: write pads and output_padding in their place")
 	n := len(k)
 	more := c.spatial("output_padding", n, 0, 0)
 	ws := c.windows(slices.Repeat([]int64{1}, n)) // checks the attributes; a kernel of one element always fits
@@ -125,20 +130,6 @@ func (c *Call) transposeWindows() []window {
 		}
 	}
 	return ws
-}
-
-func convTransposeType(c *Call) []graph.Type {
-	group, _ := c.kernelSizes()
-	ws := c.transposeWindows()
-	x, w := c.types[0].Shape, c.types[1].Shape
-	if x[1].Size >= 0 && w[0].Size >= 0 && x[1].Size != w[0].Size {
-		c.Fail("an image %v and a kernel %v", c.types[0], c.types[1])
-	}
-	out := graph.Shape{x[0], product(graph.Shape{w[1], {Size: group}})}
-	for _, w := range ws {
-		out = append(out, graph.Dim{Size: w.image})
-	}
-	return single(c.types[0].DType, out)
 }
 
 // window says how a kernel moves along one spatial axis of an image: element o of the result is made of the elements
@@ -178,13 +169,9 @@ func (c *Call) spatial(name string, n int, def, least int64) []int64 {
 	if v == nil {
 		v = slices.Repeat([]int64{def}, n)
 	}
-	if len(v) != n {
-		c.Fail("%s %v for %d spatial axes", name, v, n)
-	}
+	c.failIf(len(v) != n, "%s %v for %d spatial axes", name, v, n)
 	for _, x := range v {
-		if x < least || x > largest {
-			c.Fail("%s %v", name, v)
-		}
+		c.failIf(x < least || x > largest, "%s %v", name, v)
 	}
 	return v
 }
@@ -192,19 +179,15 @@ func (c *Call) spatial(name string, n int, def, least int64) []int64 {
 func (c *Call) windows(kernel []int64) []window {
 	s := c.types[0].Shape
 	n := len(s) - 2
-	if n < 1 || n != len(kernel) {
-		c.Fail("a kernel of sizes %v over %v, which is not rows x channels x image", kernel, c.types[0])
-	}
+	c.failIf(n < 1 || n != len(kernel),
+		"a kernel of sizes %v over %v, which is not rows x channels x image", kernel, c.types[0])
 	stride, dilation := c.spatial("strides", n, 1, 1), c.spatial("dilations", n, 1, 1)
 	pads := c.spatial("pads", 2*n, 0, 0)
 	out := make([]window, n)
 	for i, size := range sizes(s[2:]) {
-		if size < 0 {
-			c.Fail("the size of axis %d of the image is %w", i+2, errVariable)
-		}
-		if size > largest || kernel[i] < 1 || kernel[i] > largest {
-			c.Fail("a kernel of size %d over an image of size %d", kernel[i], size)
-		}
+		c.failIf(size < 0, "the size of axis %d of the image is %w", i+2, errVariable)
+		c.failIf(size > largest || kernel[i] < 1 || kernel[i] > largest,
+			"a kernel of size %d over an image of size %d", kernel[i], size)
 		w := window{
 			image: size, kernel: kernel[i], stride: stride[i], dilation: dilation[i], begin: pads[i],
 			declared: pads[n+i],
@@ -265,7 +248,15 @@ func dilation(w window) int64 { return w.dilation }
 
 func pools() []Operator {
 	return []Operator{
-		unary("MaxPool", maxPool).of(func(c *Call) []graph.Type {
+		// The pool is a gathering of elements: a second MaxPool tells their places, which are constants when differentiated
+		// again.
+		unary("MaxPool", func(c *Call) string {
+			attrs := slices.DeleteFunc(slices.Clone(c.Node.Attrs), func(a graph.Attr) bool { return a.Name == "storage_order" })
+			index := c.b.ops("MaxPool", []string{c.x()}, 2, attrs...)[1]
+			flat := func(v string) string { return c.op("Reshape", v, c.b.vector(-1)) }
+			sum := c.scatter(flat(c.b.filled(c.x(), 0)), flat(index), flat(c.Grad()), 0)
+			return c.reshapeLike(sum, c.x())
+		}).of(func(c *Call) []graph.Type {
 			out := averagePoolType(c)
 			return append(out, single(graph.Int64, out[0].Shape)...)
 		}),
@@ -275,16 +266,6 @@ func pools() []Operator {
 			return c.shared(c.Grad(), c.y(), axesFrom(2, c.Type(c.x())))
 		}).of(globalPoolType),
 	}
-}
-
-// maxPool takes the pool for what it is, a gathering of elements: a second MaxPool
-// tells their places, which are constants when differentiated again.
-func maxPool(c *Call) string {
-	attrs := slices.DeleteFunc(slices.Clone(c.Node.Attrs), func(a graph.Attr) bool { return a.Name == "storage_order" })
-	index := c.b.ops("MaxPool", []string{c.x()}, 2, attrs...)[1]
-	flat := func(v string) string { return c.op("Reshape", v, c.b.vector(-1)) }
-	sum := c.scatter(flat(c.b.filled(c.x(), 0)), flat(index), flat(c.Grad()), 0)
-	return c.reshapeLike(sum, c.x())
 }
 
 // averagePool adds each element of g/count up in its window. Every channel is an
@@ -316,17 +297,13 @@ const largestConstant = 1 << 20
 
 func (c *Call) ones(like string, dims []int64) string {
 	n := product(graph.Fixed(dims...)).Size
-	if n > largestConstant {
-		c.Fail("a window or an image of %v elements is too large", dims[2:])
-	}
+	c.failIf(n > largestConstant, "a window or an image of %v elements is too large", dims[2:])
 	return c.b.numbers(like, slices.Repeat([]float64{1}, int(n)), dims...)
 }
 
 func (c *Call) poolWindows() []window {
 	k := c.Node.Ints("kernel_shape")
-	if k == nil {
-		c.Fail("kernel_shape is missing")
-	}
+	c.failIf(k == nil, "kernel_shape is missing")
 	return c.windows(k)
 }
 
@@ -338,9 +315,7 @@ func averagePoolType(c *Call) []graph.Type {
 
 func globalPoolType(c *Call) []graph.Type {
 	s := c.types[0].Shape
-	if len(s) < 3 {
-		c.Fail("%v is not rows x channels x image", c.types[0])
-	}
+	c.failIf(len(s) < 3, "%v is not rows x channels x image", c.types[0])
 	out := graph.Shape{s[0], s[1]}
 	for range s[2:] {
 		out = append(out, one())

@@ -69,15 +69,12 @@ func like(c *Call) []graph.Type {
 func elementwise(c *Call) []graph.Type {
 	t := c.types[0]
 	for i, u := range c.types[1:] {
-		if c.Node.Input(i+1) == "" {
-			continue
+		if c.Node.Input(i+1) != "" {
+			t.Shape = broadcast(t.Shape, u.Shape)
 		}
-		t.Shape = broadcast(t.Shape, u.Shape)
 	}
 	return []graph.Type{t}
 }
-
-func predicate(c *Call) []graph.Type { return single(graph.Bool, elementwise(c)[0].Shape) }
 
 // elements is what is known about an integer value: a Shape node's output has
 // symbolic elements, and is then not constant. A constant may hold -1 as a number.
@@ -236,9 +233,7 @@ func (c *Call) constInts(i int, attr string) (v []int64, ok bool) {
 		return nil, false
 	}
 	e, known := c.ints(i)
-	if !known || !e.constant {
-		c.Fail("%s (input %q) is %w", attr, c.Node.Input(i), errVariable)
-	}
+	c.failIf(!known || !e.constant, "%s (input %q) is %w", attr, c.Node.Input(i), errVariable)
 	return sizes(e.dims), true
 }
 

@@ -91,9 +91,7 @@ func (c *Call) matrices() (a, b, g string) {
 
 func (c *Call) swapped(a string, i, j int64) string {
 	perm := axesFrom(0, c.Type(a))
-	if min(i, j) < 0 || max(i, j) >= int64(len(perm)) {
-		return c.Fail("%v has no axes %d and %d", c.Type(a), i, j)
-	}
+	c.failIf(min(i, j) < 0 || max(i, j) >= int64(len(perm)), "%v has no axes %d and %d", c.Type(a), i, j)
 	perm[i], perm[j] = perm[j], perm[i]
 	return c.transpose(a, perm...)
 }
@@ -105,9 +103,7 @@ func (c *Call) transposed(a string) string {
 
 func gemmType(c *Call) []graph.Type {
 	a, b := c.types[0].Shape, c.types[1].Shape
-	if len(a) != 2 || len(b) != 2 {
-		c.Fail("factors %v and %v are not matrices", c.types[0], c.types[1])
-	}
+	c.failIf(len(a) != 2 || len(b) != 2, "factors %v and %v are not matrices", c.types[0], c.types[1])
 	rows, k := a[0], a[1]
 	if c.Node.Int("transA", 0) != 0 {
 		rows, k = k, rows
@@ -116,17 +112,13 @@ func gemmType(c *Call) []graph.Type {
 	if c.Node.Int("transB", 0) != 0 {
 		k2, cols = cols, k2
 	}
-	if k.Size >= 0 && k2.Size >= 0 && k != k2 {
-		c.Fail("factors %v and %v do not fit", c.types[0], c.types[1])
-	}
+	c.failIf(k.Size >= 0 && k2.Size >= 0 && k != k2, "factors %v and %v do not fit", c.types[0], c.types[1])
 	return single(c.types[0].DType, graph.Shape{rows, cols})
 }
 
 func matmulType(c *Call) []graph.Type {
 	a, b := slices.Clone(c.types[0].Shape), slices.Clone(c.types[1].Shape)
-	if len(a) == 0 || len(b) == 0 {
-		c.Fail("factors %v and %v: a scalar is no matrix", c.types[0], c.types[1])
-	}
+	c.failIf(len(a) == 0 || len(b) == 0, "factors %v and %v: a scalar is no matrix", c.types[0], c.types[1])
 	ra, rb := len(a), len(b)
 	if ra == 1 {
 		a = graph.Shape{one(), a[0]}
@@ -135,9 +127,7 @@ func matmulType(c *Call) []graph.Type {
 		b = graph.Shape{b[0], one()}
 	}
 	k, k2 := a[len(a)-1], b[len(b)-2]
-	if k.Size >= 0 && k2.Size >= 0 && k.Size != k2.Size {
-		c.Fail("factors %v and %v do not fit", c.types[0], c.types[1])
-	}
+	c.failIf(k.Size >= 0 && k2.Size >= 0 && k.Size != k2.Size, "factors %v and %v do not fit", c.types[0], c.types[1])
 	out := broadcast(a[:len(a)-2], b[:len(b)-2])
 	if ra > 1 {
 		out = append(out, a[len(a)-2])

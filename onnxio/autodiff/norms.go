@@ -8,11 +8,30 @@ import (
 
 func normalizations() []Operator {
 	return []Operator{
-		{Name: "BatchNormalization", expand: batchNorm},
+		// What does not depend on x is kept apart from it, so that a runtime computes the factor and the offset once, at load.
+		{Name: "BatchNormalization", expand: func(c *Call) string {
+			statistics := slices.ContainsFunc(c.Node.Outputs[1:], func(o string) bool { return o != "" })
+			c.failIf(c.Node.Int("training_mode", 0) != 0 || statistics, "it is in training mode")
+			x, scale, bias, mean, variance := c.x(), c.in(1), c.in(2), c.in(3), c.in(4)
+			factor := c.div(scale, c.standardDeviation(variance))
+			offset := c.sub(bias, c.mul(mean, factor))
+			if len(c.Type(x).Shape) > 2 {
+				factor, offset = c.perChannel(factor), c.perChannel(offset)
+			}
+			return c.add(c.mul(x, factor), offset)
+		}},
 		{Name: "LayerNormalization", need: 2, infer: func(c *Call) []graph.Type {
 			stat := graph.Type{DType: c.types[0].DType, Shape: reduced(c.types[0].Shape, c.normAxes(), true)}
 			return []graph.Type{c.types[0], stat, stat}
-		}, grads: []Rule{layerNorm, func(c *Call, _ int) string {
+			// The deviations and r are computed anew: the operator stays whole in the forward pass, where a runtime has it
+			// as one kernel that returns r in float32 only.
+		}, grads: []Rule{func(c *Call, _ int) string {
+			axes := c.normAxes()
+			d, r := c.normal(axes)
+			h := c.mul(c.Grad(), c.in(1))
+			along := c.mul(c.average(c.mul(h, d), axes), c.mul(r, c.mul(r, r)))
+			return c.sub(c.sub(c.mul(h, r), c.mul(d, along)), c.mul(r, c.average(h, axes)))
+		}, func(c *Call, _ int) string {
 			axes := c.normAxes()
 			d, r := c.normal(axes)
 			return c.mul(c.Grad(), c.mul(d, r))
@@ -21,51 +40,55 @@ func normalizations() []Operator {
 			return c.mul(c.normed(c.x(), c.normAxes()), c.in(1))
 		}},
 		{Name: "InstanceNormalization", need: 3, expand: func(c *Call) string {
-			if len(c.Type(c.x()).Shape) < 3 {
-				return c.Fail("%v is not rows x channels x image", c.Type(c.x()))
-			}
+			c.failIf(len(c.Type(c.x()).Shape) < 3, "%v is not rows x channels x image", c.Type(c.x()))
 			axes := axesFrom(2, c.Type(c.x()))
 			return c.scaledAndShifted(c.normed(c.centred(c.x(), axes), axes))
 		}},
-		{Name: "GroupNormalization", need: 3, expand: groupNorm},
-		{Name: "MeanVarianceNormalization", expand: meanVariance},
+		{Name: "GroupNormalization", need: 3, expand: func(c *Call) string {
+			x, groups := c.x(), c.Node.Int("num_groups", 0)
+			s := c.Type(x).Shape
+			c.failIf(len(s) < 2 || groups < 1 || s[1].Size < 0 || s[1].Size%groups != 0,
+				"%d groups of the channels of %v", groups, c.Type(x))
+			c.failIf(len(c.Type(c.in(1)).Shape) != 1 || c.Type(c.in(1)).Shape[0] != s[1],
+				"scale is %v: one number for each of %d channels is needed, as since opset 21", c.Type(c.in(1)), s[1].Size)
+			axes, flat := []int64{2}, c.op("Reshape", x, c.b.vector(0, groups, -1))
+			return c.scaledAndShifted(c.reshapeLike(c.normed(c.centred(flat, axes), axes), x))
+		}},
+		{Name: "MeanVarianceNormalization", expand: func(c *Call) string {
+			axes := c.Node.Ints("axes")
+			if axes == nil {
+				axes = []int64{0, 2, 3}
+			}
+			at := normals(axes, len(c.Type(c.x()).Shape))
+			d := c.centred(c.x(), at)
+			sd := c.op("Sqrt", c.average(c.mul(d, d), at))
+			return c.div(d, c.add(sd, c.Scalar(sd, 1e-9)))
+		}},
 		{Name: "LpNormalization", expand: func(c *Call) string {
 			norm := map[int64]string{1: "ReduceL1", 2: "ReduceL2"}[c.Node.Int("p", 2)]
 			axis := normal(c.Node.Int("axis", -1), len(c.Type(c.x()).Shape))
-			if norm == "" {
-				return c.Fail("p %d: p is 1 or 2", c.Node.Int("p", 2))
-			}
+			c.failIf(norm == "", "p %d: p is 1 or 2", c.Node.Int("p", 2))
 			size := c.reduce(norm, c.x(), 1, axis)
 			return c.div(c.x(), c.nonzero(size))
 		}},
-		{Name: "LRN", expand: localNorm},
+		// The squares of neighbouring channels are summed by a product with a matrix of ones and zeros.
+		{Name: "LRN", expand: func(c *Call) string {
+			x, size := c.x(), c.Node.Int("size", 0)
+			s := c.Type(x).Shape
+			c.failIf(len(s) < 3 || s[1].Size < 1 || size < 1 || s[1].Size > 1<<10,
+				"size %d over the channels of %v", size, c.Type(x))
+			n := s[1].Size
+			band := make([]float64, n*n)
+			for i := range n {
+				for k := max(0, i-(size-1)/2); k <= min(n-1, i+size/2); k++ {
+					band[i*n+k] = 1
+				}
+			}
+			sums := c.along(c.mul(x, x), 1, band, n)
+			of := c.add(c.scale(sums, c.float("alpha", 1e-4)/float64(size)), c.Scalar(x, c.float("bias", 1)))
+			return c.div(x, c.op("Pow", of, c.Scalar(x, c.float("beta", 0.75))))
+		}},
 	}
-}
-
-// batchNorm keeps everything that does not depend on x apart from it, so that a
-// runtime computes the factor and the offset once, at load.
-func batchNorm(c *Call) string {
-	statistics := slices.ContainsFunc(c.Node.Outputs[1:], func(o string) bool { return o != "" })
-	if c.Node.Int("training_mode", 0) != 0 || statistics {
-		return c.Fail("it is in training mode")
-	}
-	x, scale, bias, mean, variance := c.x(), c.in(1), c.in(2), c.in(3), c.in(4)
-	factor := c.div(scale, c.standardDeviation(variance))
-	offset := c.sub(bias, c.mul(mean, factor))
-	if len(c.Type(x).Shape) > 2 {
-		factor, offset = c.perChannel(factor), c.perChannel(offset)
-	}
-	return c.add(c.mul(x, factor), offset)
-}
-
-// layerNorm computes the deviations and r anew: the operator stays whole in the forward pass, where a runtime has it as
-// one kernel that returns r in float32 only.
-func layerNorm(c *Call, _ int) string {
-	axes := c.normAxes()
-	d, r := c.normal(axes)
-	h := c.mul(c.Grad(), c.in(1))
-	along := c.mul(c.average(c.mul(h, d), axes), c.mul(r, c.mul(r, r)))
-	return c.sub(c.sub(c.mul(h, r), c.mul(d, along)), c.mul(r, c.average(h, axes)))
 }
 
 // normal returns d = x − mean(x) and r = 1/√(mean(d²) + epsilon).
@@ -99,50 +122,6 @@ func (c *Call) scaledAndShifted(y string) string {
 func (c *Call) perChannel(v string) string {
 	r := len(c.Type(c.x()).Shape)
 	return c.Op("Reshape", []string{v, c.b.vector(append([]int64{-1}, slices.Repeat([]int64{1}, r-2)...)...)})
-}
-
-func groupNorm(c *Call) string {
-	x, groups := c.x(), c.Node.Int("num_groups", 0)
-	s := c.Type(x).Shape
-	switch {
-	case len(s) < 2 || groups < 1 || s[1].Size < 0 || s[1].Size%groups != 0:
-		return c.Fail("%d groups of the channels of %v", groups, c.Type(x))
-	case len(c.Type(c.in(1)).Shape) != 1 || c.Type(c.in(1)).Shape[0] != s[1]:
-		return c.Fail("scale is %v: one number for each of %d channels is needed, as since opset 21", c.Type(c.in(1)),
-			s[1].Size)
-	}
-	axes, flat := []int64{2}, c.op("Reshape", x, c.b.vector(0, groups, -1))
-	return c.scaledAndShifted(c.reshapeLike(c.normed(c.centred(flat, axes), axes), x))
-}
-
-func meanVariance(c *Call) string {
-	axes := c.Node.Ints("axes")
-	if axes == nil {
-		axes = []int64{0, 2, 3}
-	}
-	at := normals(axes, len(c.Type(c.x()).Shape))
-	d := c.centred(c.x(), at)
-	sd := c.op("Sqrt", c.average(c.mul(d, d), at))
-	return c.div(d, c.add(sd, c.Scalar(sd, 1e-9)))
-}
-
-// localNorm sums the squares of neighbouring channels by a product with a matrix of ones and zeros.
-func localNorm(c *Call) string {
-	x, size := c.x(), c.Node.Int("size", 0)
-	s := c.Type(x).Shape
-	if len(s) < 3 || s[1].Size < 1 || size < 1 || s[1].Size > 1<<10 {
-		return c.Fail("size %d over the channels of %v", size, c.Type(x))
-	}
-	n := s[1].Size
-	band := make([]float64, n*n)
-	for i := range n {
-		for k := max(0, i-(size-1)/2); k <= min(n-1, i+size/2); k++ {
-			band[i*n+k] = 1
-		}
-	}
-	sums := c.along(c.mul(x, x), 1, band, n)
-	of := c.add(c.scale(sums, c.float("alpha", 1e-4)/float64(size)), c.Scalar(x, c.float("bias", 1)))
-	return c.div(x, c.op("Pow", of, c.Scalar(x, c.float("beta", 0.75))))
 }
 
 func (c *Call) along(a string, axis int64, matrix []float64, rows int64) string {

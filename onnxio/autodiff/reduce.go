@@ -112,9 +112,7 @@ func reduceProd(c *Call) string {
 		at := axis
 		part := func(from, to int64) string { return c.slice(y, []int64{from}, []int64{to}, []int64{at}) }
 		n := c.Type(y).Shape[axis].Size
-		if n < 1 {
-			return c.Fail("axis %d of %v is not of a constant size", axis, c.Type(y))
-		}
+		c.failIf(n < 1, "axis %d of %v is not of a constant size", axis, c.Type(y))
 		for n > 1 {
 			h := n / 2
 			half := c.mul(part(0, h), part(h, 2*h))

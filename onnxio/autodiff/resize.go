@@ -58,9 +58,8 @@ func (c *Call) resizes() []resized {
 	if axes == nil {
 		axes = axesFrom(0, c.types[0])
 	}
-	if c.Node.Text("keep_aspect_ratio_policy", "stretch") != "stretch" {
-		c.Fail("keep_aspect_ratio_policy: only stretch is differentiated")
-	}
+	c.failIf(c.Node.Text("keep_aspect_ratio_policy", "stretch") != "stretch",
+		"keep_aspect_ratio_policy: only stretch is differentiated")
 	scales, err := c.floats(2)
 	if err != nil {
 		panic(failure{err})
@@ -72,9 +71,7 @@ func (c *Call) resizes() []resized {
 			c.Fail("sizes (input %q) is %w", c.Node.Input(3), errVariable)
 		}
 	}
-	if len(scales)+len(to.dims) != len(axes) {
-		c.Fail("%d sizes for %d axes", len(scales)+len(to.dims), len(axes))
-	}
+	c.failIf(len(scales)+len(to.dims) != len(axes), "%d sizes for %d axes", len(scales)+len(to.dims), len(axes))
 	var out []resized
 	for i, a := range axes {
 		axis := normal(a, len(s))
@@ -90,12 +87,9 @@ func (c *Call) resizes() []resized {
 		} else {
 			r.scale = float64(float32(r.out) / float32(r.in))
 		}
-		if r.in < 0 || r.out < 0 {
-			c.Fail("the size of axis %d, which changes, is %w", axis, errVariable)
-		}
-		if r.in == 0 || r.out < 1 || r.scale <= 0 || r.out > largestConstant/r.in {
-			c.Fail("axis %d of size %d becomes one of size %d", axis, r.in, r.out)
-		}
+		c.failIf(r.in < 0 || r.out < 0, "the size of axis %d, which changes, is %w", axis, errVariable)
+		c.failIf(r.in == 0 || r.out < 1 || r.scale <= 0 || r.out > largestConstant/r.in,
+			"axis %d of size %d becomes one of size %d", axis, r.in, r.out)
 		out = append(out, r)
 	}
 	return out
@@ -118,9 +112,7 @@ func (c *Call) floats(i int) ([]float64, error) {
 
 func resize(c *Call) string {
 	axes := c.resizes()
-	if c.Node.Int("antialias", 0) != 0 {
-		return c.Fail("antialias has no gradient rule")
-	}
+	c.failIf(c.Node.Int("antialias", 0) != 0, "antialias has no gradient rule")
 	y, mode := c.x(), c.Node.Text("mode", "nearest")
 	for _, r := range axes {
 		at := c.coordinates(r)
@@ -220,17 +212,14 @@ func (c *Call) weights(mode string, r resized, at []float64) []float64 {
 
 func (c *Call) blocks() (s graph.Shape, b int64) {
 	s, b = c.types[0].Shape, c.Node.Int("blocksize", 0)
-	if len(s) != 4 || b < 1 || b > 1<<15 || !fixed(s[1:]) {
-		c.Fail("blocksize %d of %v: rows x channels x height x width of constant sizes is needed", b, c.types[0])
-	}
+	c.failIf(len(s) != 4 || b < 1 || b > 1<<15 || !fixed(s[1:]),
+		"blocksize %d of %v: rows x channels x height x width of constant sizes is needed", b, c.types[0])
 	return s, b
 }
 
 func depthToSpaceType(c *Call) []graph.Type {
 	s, b := c.blocks()
-	if s[1].Size%(b*b) != 0 {
-		c.Fail("blocksize %d of %v", b, c.types[0])
-	}
+	c.failIf(s[1].Size%(b*b) != 0, "blocksize %d of %v", b, c.types[0])
 	return single(c.types[0].DType, graph.Shape{
 		s[0], {Size: s[1].Size / (b * b)}, {Size: s[2].Size * b}, {Size: s[3].Size * b},
 	})
@@ -238,9 +227,7 @@ func depthToSpaceType(c *Call) []graph.Type {
 
 func spaceToDepthType(c *Call) []graph.Type {
 	s, b := c.blocks()
-	if s[2].Size%b != 0 || s[3].Size%b != 0 {
-		c.Fail("blocksize %d of %v", b, c.types[0])
-	}
+	c.failIf(s[2].Size%b != 0 || s[3].Size%b != 0, "blocksize %d of %v", b, c.types[0])
 	return single(c.types[0].DType, graph.Shape{
 		s[0], {Size: s[1].Size * b * b}, {Size: s[2].Size / b}, {Size: s[3].Size / b},
 	})
@@ -258,8 +245,6 @@ func (c *Call) power(x string, p float64) string { return c.op("Pow", c.op("Abs"
 
 func (c *Call) norm() float64 {
 	p := c.Node.Int("p", 2)
-	if p < 1 {
-		c.Fail("p %d", p)
-	}
+	c.failIf(p < 1, "p %d", p)
 	return float64(p)
 }

@@ -12,24 +12,28 @@ func scattering() []Operator {
 		scatterOperator("ScatterElements", "GatherElements"), scatterOperator("ScatterND", "GatherND"),
 		{Name: "GatherND", need: 2, infer: func(c *Call) []graph.Type {
 			s, idx, b := c.types[0].Shape, c.types[1].Shape, c.Node.Int("batch_dims", 0)
-			if len(idx) == 0 || b < 0 || b >= int64(len(idx)) || b >= int64(len(s)) {
-				c.Fail("batch_dims %d, indices %v of %v", b, c.types[1], c.types[0])
-			}
+			c.failIf(len(idx) == 0 || b < 0 || b >= int64(len(idx)) || b >= int64(len(s)),
+				"batch_dims %d, indices %v of %v", b, c.types[1], c.types[0])
 			n := idx[len(idx)-1].Size
-			if n < 1 || n > int64(len(s))-b {
-				c.Fail("indices %v of %v", c.types[1], c.types[0])
-			}
+			c.failIf(n < 1 || n > int64(len(s))-b, "indices %v of %v", c.types[1], c.types[0])
 			return single(c.types[0].DType, slices.Concat(graph.Shape{}, idx[:len(idx)-1], s[b+n:]))
 		}, grads: []Rule{ungatheredND}},
 		{Name: "TopK", need: 2, infer: func(c *Call) []graph.Type {
 			axis := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
 			k, _ := c.constInts(1, "k")
-			if len(k) != 1 || k[0] < 0 {
-				c.Fail("k %v", k)
-			}
+			c.failIf(len(k) != 1 || k[0] < 0, "k %v", k)
 			s := replaced(c.types[0].Shape, axis, graph.Dim{Size: k[0]})
 			return append(single(c.types[0].DType, s), single(graph.Int64, s)...)
-		}, grads: []Rule{topK}},
+		}, grads: []Rule{func(c *Call, _ int) string {
+			at := ""
+			if len(c.Node.Outputs) > 1 {
+				at = c.Node.Outputs[1]
+			}
+			if at == "" {
+				at = c.b.ops("TopK", []string{c.x(), c.in(1)}, 2, c.Node.Attrs...)[1]
+			}
+			return c.scatter(c.b.filled(c.x(), 0), at, c.Grad(), c.Node.Int("axis", -1))
+		}}},
 		unary("CumSum", func(c *Call) string {
 			return c.Op("CumSum", []string{c.Grad(), c.in(1)}, graph.IntAttr("exclusive", c.Node.Int("exclusive", 0)),
 				graph.IntAttr("reverse", 1-min(1, c.Node.Int("reverse", 0))))
@@ -108,9 +112,7 @@ func scatterOperator(name, gather string) Operator {
 
 func (c *Call) adds() bool {
 	r := c.Node.Text("reduction", "none")
-	if r != "none" && r != "add" {
-		c.Fail("reduction %s: only none and add have a gradient", r)
-	}
+	c.failIf(r != "none" && r != "add", "reduction %s: only none and add have a gradient", r)
 	return r == "add"
 }
 
@@ -124,9 +126,8 @@ func ungatheredND(c *Call, _ int) string {
 	s, idx := c.Type(c.x()).Shape, c.Type(c.in(1)).Shape
 	n := int(idx[len(idx)-1].Size)
 	within, rest := s[b:b+n], s[b+n:]
-	if !fixed(within) || !fixed(rest) || !fixed(idx[b:]) {
-		return c.Fail("batch_dims %d with indices %v of %v: sizes behind the batch must be constant", b, idx, s)
-	}
+	c.failIf(!fixed(within) || !fixed(rest) || !fixed(idx[b:]),
+		"batch_dims %d with indices %v of %v: sizes behind the batch must be constant", b, idx, s)
 	number := int64(1)
 	weights := make([]int64, n)
 	for i := n - 1; i >= 0; i-- {
@@ -141,15 +142,4 @@ func ungatheredND(c *Call, _ int) string {
 	places = c.op("Expand", places, c.b.vector(1, 1, size))
 	flat := func(v string, n int64) string { return c.op("Reshape", v, c.b.vector(-1, n, size)) }
 	return c.reshapeLike(c.scatter(flat(zeros, number), places, flat(c.Grad(), count), 1), c.x())
-}
-
-func topK(c *Call, _ int) string {
-	at := ""
-	if len(c.Node.Outputs) > 1 {
-		at = c.Node.Outputs[1]
-	}
-	if at == "" {
-		at = c.b.ops("TopK", []string{c.x(), c.in(1)}, 2, c.Node.Attrs...)[1]
-	}
-	return c.scatter(c.b.filled(c.x(), 0), at, c.Grad(), c.Node.Int("axis", -1))
 }

@@ -11,7 +11,12 @@ import (
 func shaping() []Operator {
 	return []Operator{
 		{Name: "Identity", grads: []Rule{pass}},
-		{Name: "Dropout", grads: []Rule{dropout}, infer: func(c *Call) []graph.Type {
+		{Name: "Dropout", grads: []Rule{func(c *Call, _ int) string {
+			if on, ok := c.number(2); c.in(2) != "" && (!ok || on != 0) {
+				return c.Fail("training mode is not constantly false")
+			}
+			return c.Grad()
+		}}, infer: func(c *Call) []graph.Type {
 			return append(like(c), single(graph.Bool, c.types[0].Shape)...)
 		}},
 		{Name: "Cast", grads: []Rule{castBack}, infer: func(c *Call) []graph.Type {
@@ -27,9 +32,7 @@ func shaping() []Operator {
 			if axis < 0 {
 				axis += int64(len(s))
 			}
-			if axis < 0 || axis > int64(len(s)) {
-				c.Fail("axis %d of a value of rank %d", axis, len(s))
-			}
+			c.failIf(axis < 0 || axis > int64(len(s)), "axis %d of a value of rank %d", axis, len(s))
 			return single(c.types[0].DType, graph.Shape{product(s[:axis]), product(s[axis:])})
 		}, grads: []Rule{back}},
 		{Name: "Squeeze", infer: func(c *Call) []graph.Type {
@@ -50,20 +53,26 @@ func shaping() []Operator {
 		{Name: "Unsqueeze", infer: func(c *Call) []graph.Type {
 			s := c.types[0].Shape
 			axes, ok := c.constInts(1, "axes")
-			if !ok {
-				c.Fail("axes are missing")
-			}
+			c.failIf(!ok, "axes are missing")
 			at := normals(axes, len(s)+len(axes))
-			if len(at) != len(axes) {
-				c.Fail("axes %v name one twice", axes)
-			}
+			c.failIf(len(at) != len(axes), "axes %v name one twice", axes)
 			out := slices.Clone(s)
 			for _, a := range at {
 				out = slices.Insert(out, int(a), one())
 			}
 			return single(c.types[0].DType, out)
 		}, grads: []Rule{back}},
-		{Name: "Transpose", infer: transposeType, grads: []Rule{func(c *Call, _ int) string {
+		{Name: "Transpose", infer: func(c *Call) []graph.Type {
+			s := c.types[0].Shape
+			perm := permutation(c.Node, len(s))
+			out, seen := make(graph.Shape, len(s)), make([]bool, len(s))
+			c.failIf(len(perm) != len(s), "perm %v of a value of rank %d", perm, len(s))
+			for i, p := range perm {
+				c.failIf(p < 0 || p >= int64(len(s)) || seen[p], "perm %v of a value of rank %d", perm, len(s))
+				out[i], seen[p] = s[p], true
+			}
+			return single(c.types[0].DType, out)
+		}, grads: []Rule{func(c *Call, _ int) string {
 			perm := permutation(c.Node, len(c.Type(c.x()).Shape))
 			inverse := make([]int64, len(perm))
 			for i, p := range perm {
@@ -74,18 +83,44 @@ func shaping() []Operator {
 		{Name: "Expand", need: 2, grads: []Rule{pass}, infer: func(c *Call) []graph.Type {
 			return single(c.types[0].DType, broadcast(c.types[0].Shape, c.shapeIn(1)))
 		}},
-		{Name: "Tile", need: 2, infer: tileType, grads: []Rule{untiled}},
+		{Name: "Tile", need: 2, infer: func(c *Call) []graph.Type {
+			shape := slices.Clone(c.types[0].Shape)
+			for i, r := range c.repeats() {
+				switch {
+				case r == 1:
+				case shape[i].Size < 0:
+					shape[i] = graph.Dim{Size: -1}
+				case r > 0 && shape[i].Size > math.MaxInt64/r:
+					c.Fail("axis %d of size %d is repeated %d times", i, shape[i].Size, r)
+				default:
+					shape[i].Size *= r
+				}
+			}
+			return single(c.types[0].DType, shape)
+			// Each axis of g becomes two, the repeats and what is repeated, and g is summed over the former.
+		}, grads: []Rule{func(c *Call, _ int) string {
+			s, repeats := c.Type(c.x()).Shape, c.repeats()
+			var apart, summed []int64
+			for i, d := range s {
+				summed = append(summed, int64(2*i))
+				apart = append(apart, repeats[i], d.Size)
+			}
+			to := c.b.vector(apart...)
+			if !fixed(s) {
+				shape := c.b.shapeOf(c.x())
+				var parts []string
+				for i, r := range repeats {
+					parts = append(parts, c.b.vector(r), c.slice(shape, []int64{int64(i)}, []int64{int64(i + 1)}, []int64{0}))
+				}
+				to = c.Op("Concat", parts, graph.IntAttr("axis", 0))
+			}
+			g := c.op("Reshape", c.Grad(), to)
+			return c.reduce("ReduceSum", g, 0, summed...)
+		}}},
 	}
 }
 
 func castBack(c *Call, _ int) string { return c.cast(c.Grad(), c.Type(c.x()).DType) }
-
-func dropout(c *Call, _ int) string {
-	if on, ok := c.number(2); c.in(2) != "" && (!ok || on != 0) {
-		return c.Fail("training mode is not constantly false")
-	}
-	return c.Grad()
-}
 
 func permutation(n *graph.Node, rank int) []int64 {
 	if p := n.Ints("perm"); p != nil {
@@ -98,27 +133,9 @@ func permutation(n *graph.Node, rank int) []int64 {
 	return perm
 }
 
-func transposeType(c *Call) []graph.Type {
-	s := c.types[0].Shape
-	perm := permutation(c.Node, len(s))
-	out, seen := make(graph.Shape, len(s)), make([]bool, len(s))
-	if len(perm) != len(s) {
-		c.Fail("perm %v of a value of rank %d", perm, len(s))
-	}
-	for i, p := range perm {
-		if p < 0 || p >= int64(len(s)) || seen[p] {
-			c.Fail("perm %v of a value of rank %d", perm, len(s))
-		}
-		out[i], seen[p] = s[p], true
-	}
-	return single(c.types[0].DType, out)
-}
-
 func (c *Call) shapeIn(i int) graph.Shape {
 	e, ok := c.ints(i)
-	if !ok {
-		c.Fail("shape (input %q) is %w", c.in(i), errVariable)
-	}
+	c.failIf(!ok, "shape (input %q) is %w", c.in(i), errVariable)
 	return append(graph.Shape{}, e.dims...)
 }
 
@@ -128,9 +145,7 @@ func reshapeType(c *Call) []graph.Type {
 	for i, d := range want {
 		switch {
 		case d.Size == 0 && c.Node.Int("allowzero", 0) == 0:
-			if i >= len(in) {
-				c.Fail("shape %v copies an axis that %v does not have", sizes(want), c.types[0])
-			}
+			c.failIf(i >= len(in), "shape %v copies an axis that %v does not have", sizes(want), c.types[0])
 			out[i] = in[i]
 		case d.Size == -1 && d.Param == "":
 			free = i
@@ -151,50 +166,11 @@ func (c *Call) repeats() []int64 {
 	return v
 }
 
-func tileType(c *Call) []graph.Type {
-	shape := slices.Clone(c.types[0].Shape)
-	for i, r := range c.repeats() {
-		switch {
-		case r == 1:
-		case shape[i].Size < 0:
-			shape[i] = graph.Dim{Size: -1}
-		case r > 0 && shape[i].Size > math.MaxInt64/r:
-			c.Fail("axis %d of size %d is repeated %d times", i, shape[i].Size, r)
-		default:
-			shape[i].Size *= r
-		}
-	}
-	return single(c.types[0].DType, shape)
-}
-
-// untiled gives each axis of g two, the repeats and what is repeated, and sums over the former.
-func untiled(c *Call, _ int) string {
-	s, repeats := c.Type(c.x()).Shape, c.repeats()
-	var apart, summed []int64
-	for i, d := range s {
-		summed = append(summed, int64(2*i))
-		apart = append(apart, repeats[i], d.Size)
-	}
-	to := c.b.vector(apart...)
-	if !fixed(s) {
-		shape := c.b.shapeOf(c.x())
-		var parts []string
-		for i, r := range repeats {
-			parts = append(parts, c.b.vector(r), c.slice(shape, []int64{int64(i)}, []int64{int64(i + 1)}, []int64{0}))
-		}
-		to = c.Op("Concat", parts, graph.IntAttr("axis", 0))
-	}
-	g := c.op("Reshape", c.Grad(), to)
-	return c.reduce("ReduceSum", g, 0, summed...)
-}
-
 func constants() []Operator {
 	return []Operator{
 		{Name: "Constant", need: none, infer: func(c *Call) []graph.Type {
 			t := c.Node.Constant()
-			if t == nil {
-				c.Fail("the constant is not a dense tensor of numbers")
-			}
+			c.failIf(t == nil, "the constant is not a dense tensor of numbers")
 			return single(t.DType, graph.Fixed(t.Dims...))
 		}},
 		{Name: "ConstantOfShape", infer: func(c *Call) []graph.Type {
@@ -222,21 +198,25 @@ func indexing() []Operator {
 			n := int64(len(c.Node.Outputs))
 			if !ok {
 				total := s[axis].Size
-				if total < 0 {
-					c.Fail("the size of axis %d is %w", axis, errVariable)
-				}
+				c.failIf(total < 0, "the size of axis %d is %w", axis, errVariable)
 				each := (total + n - 1) / n
 				for left := total; int64(len(parts)) < n; left -= each {
 					parts = append(parts, max(0, min(each, left)))
 				}
 			}
-			if int64(len(parts)) != n {
-				c.Fail("%d sizes for %d outputs", len(parts), n)
-			}
+			c.failIf(int64(len(parts)) != n, "%d sizes for %d outputs", len(parts), n)
 			return lists.Map(parts, func(k int64) graph.Type {
 				return graph.Type{DType: c.types[0].DType, Shape: replaced(s, axis, graph.Dim{Size: k})}
 			})
-		}, grads: []Rule{joined}},
+		}, grads: []Rule{func(c *Call, _ int) string {
+			parts := slices.Clone(c.grads)
+			for i, g := range parts {
+				if g == "" {
+					parts[i] = c.b.filled(c.Node.Outputs[i], 0)
+				}
+			}
+			return c.Op("Concat", parts, graph.IntAttr("axis", c.Node.Int("axis", 0)))
+		}}},
 		{Name: "Slice", need: 3, infer: func(c *Call) []graph.Type {
 			cuts := c.cuts()
 			s := slices.Clone(c.types[0].Shape)
@@ -244,7 +224,18 @@ func indexing() []Operator {
 				s[k.axis] = graph.Dim{Size: k.count}
 			}
 			return single(c.types[0].DType, s)
-		}, grads: []Rule{unsliced}},
+		}, grads: []Rule{func(c *Call, _ int) string {
+			cuts := c.cuts()
+			g := c.Grad()
+			for _, k := range cuts {
+				at := make([]int64, k.count)
+				for i := range at {
+					at[i] = k.start + int64(i)*k.step
+				}
+				g = placed(c, g, k.axis, at, k.size)
+			}
+			return g
+		}}},
 		{Name: "Pad", need: 2, infer: func(c *Call) []graph.Type {
 			pads := c.pads()
 			s := slices.Clone(c.types[0].Shape)
@@ -284,9 +275,7 @@ func part(c *Call, i int) string {
 	var start, end int64
 	for _, in := range c.Node.Inputs[:i+1] {
 		n := c.Type(in).Shape[axis].Size
-		if n < 0 {
-			return c.Fail("the size of %q along axis %d is not constant", in, axis)
-		}
+		c.failIf(n < 0, "the size of %q along axis %d is not constant", in, axis)
 		start, end = end, end+n
 	}
 	return c.slice(c.Grad(), []int64{start}, []int64{end}, []int64{axis})
@@ -294,29 +283,6 @@ func part(c *Call, i int) string {
 
 func (c *Call) slice(a string, starts, ends, axes []int64) string {
 	return c.op("Slice", a, c.b.vector(starts...), c.b.vector(ends...), c.b.vector(axes...))
-}
-
-func joined(c *Call, _ int) string {
-	parts := slices.Clone(c.grads)
-	for i, g := range parts {
-		if g == "" {
-			parts[i] = c.b.filled(c.Node.Outputs[i], 0)
-		}
-	}
-	return c.Op("Concat", parts, graph.IntAttr("axis", c.Node.Int("axis", 0)))
-}
-
-func unsliced(c *Call, _ int) string {
-	cuts := c.cuts()
-	g := c.Grad()
-	for _, k := range cuts {
-		at := make([]int64, k.count)
-		for i := range at {
-			at[i] = k.start + int64(i)*k.step
-		}
-		g = placed(c, g, k.axis, at, k.size)
-	}
-	return g
 }
 
 // placed returns size parts along axis, of which the i-th of a is number at[i], no two the same, and the others are 0.
@@ -382,9 +348,8 @@ func (c *Call) unmirrored(mode string, pads []int64) string {
 		if before == 0 && after == 0 {
 			continue
 		}
-		if before < 0 || after < 0 || n < 1 || before+after+n > largestConstant {
-			return c.Fail("mode %s with padding %d and %d of axis %d of %v", mode, before, after, axis, c.Type(c.x()))
-		}
+		c.failIf(before < 0 || after < 0 || n < 1 || before+after+n > largestConstant,
+			"mode %s with padding %d and %d of axis %d of %v", mode, before, after, axis, c.Type(c.x()))
 		from := make([]int64, before+n+after)
 		for i := range from {
 			k := int64(i) - before
@@ -423,9 +388,7 @@ func ungathered(c *Call, _ int) string {
 			if k < 0 {
 				at[i] = k + size
 			}
-			if size >= 0 && (at[i] < 0 || at[i] >= size) {
-				return c.Fail("index %d into axis %d of %v", k, axis, c.Type(c.x()))
-			}
+			c.failIf(size >= 0 && (at[i] < 0 || at[i] >= size), "index %d into axis %d of %v", k, axis, c.Type(c.x()))
 			seen[at[i]] = true
 		}
 		if len(seen) == len(at) && size > 0 && size <= largestConstant {
@@ -460,9 +423,7 @@ func (c *Call) cuts() []cut {
 	var lists [4][]int64
 	for i, name := range []string{"starts", "ends", "axes", "steps"} {
 		v, ok := c.constInts(i+1, name)
-		if ok && i > 0 && len(v) != len(lists[0]) {
-			c.Fail("%d starts, but %d %s", len(lists[0]), len(v), name)
-		}
+		c.failIf(ok && i > 0 && len(v) != len(lists[0]), "%d starts, but %d %s", len(lists[0]), len(v), name)
 		lists[i] = v
 	}
 	var out []cut
@@ -474,9 +435,7 @@ func (c *Call) cuts() []cut {
 		if lists[3] != nil {
 			k.step = lists[3][i]
 		}
-		if k.axis >= int64(len(s)) || k.step == 0 {
-			c.Fail("axis %d, step %d of a value of rank %d", k.axis, k.step, len(s))
-		}
+		c.failIf(k.axis >= int64(len(s)) || k.step == 0, "axis %d, step %d of a value of rank %d", k.axis, k.step, len(s))
 		end := lists[1][i]
 		if k.size = s[k.axis].Size; k.size < 0 {
 			if start == 0 && end >= math.MaxInt32 && k.step == 1 {
@@ -513,9 +472,7 @@ func (c *Call) pads() []int64 {
 	if !ok {
 		axes = axesFrom(0, c.types[0])
 	}
-	if len(v) != 2*len(axes) {
-		c.Fail("%d pads for %d axes", len(v), len(axes))
-	}
+	c.failIf(len(v) != 2*len(axes), "%d pads for %d axes", len(v), len(axes))
 	out := make([]int64, 2*r)
 	for i, a := range axes {
 		n := normal(a, r)
@@ -529,9 +486,7 @@ func concatType(c *Call) []graph.Type {
 	axis := normal(c.Node.Int("axis", 0), len(t.Shape))
 	sum := graph.Dim{}
 	for i, u := range c.types {
-		if len(u.Shape) != len(t.Shape) {
-			c.Fail("input %q is %v, which does not go with %v", c.Node.Inputs[i], u, t)
-		}
+		c.failIf(len(u.Shape) != len(t.Shape), "input %q is %v, which does not go with %v", c.Node.Inputs[i], u, t)
 		if u.Shape[axis].Size < 0 {
 			sum.Size = -1
 		} else if sum.Size >= 0 {
