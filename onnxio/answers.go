@@ -104,7 +104,8 @@ func (a *Answers) run(ctx context.Context, m *Model, x []float32) error {
 		}
 		for i, t := range got {
 			v, _ := t.Numbers() // none of texts
-			texts := slices.Concat(lists.Map(t.Strings, func(s []byte) string { return string(s) }), lists.Map(v, numeral))
+			texts := slices.Concat(lists.Map(t.Strings, func(s []byte) string { return string(s) }),
+				lists.Map(v, func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }))
 			if len(texts)%rows != 0 {
 				return answerErrorf("output %q gives %d answers for %d rows, so it does not decide on each row; export "+
 					"a decision per row, as of ArgMax with axis=1", a.labels[i].output, len(texts), rows)
@@ -119,8 +120,6 @@ func (a *Answers) run(ctx context.Context, m *Model, x []float32) error {
 	}
 	return nil
 }
-
-func numeral(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // LabelOutputs are the outputs of the file that depend on its inputs and are no floats, or the largest one's index.
 func (m *Model) LabelOutputs() (names []string) {

@@ -33,9 +33,6 @@ func OpenMap(ctx context.Context, g *graph.Model, o ort.Options) (*Map, error) {
 	}
 	m := &Map{Model: plain}
 	g = m.graph
-	if err := m.readInput(); err != nil {
-		return nil, err
-	}
 	if err := m.probe(ctx); err != nil {
 		return nil, err
 	}

@@ -94,13 +94,6 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	return nil, refuse.Broken(why.Reason, why.Instead, err)
 }
 
-func (m *Model) passes(ctx context.Context) []graph.Pass {
-	upgrade := pass.Upgrading() // lowering writes newer operators
-	old := upgrade.Needed
-	upgrade.Needed = func(g *graph.Model) bool { return lower.Needed(g.Graph) && old(g) }
-	return append(m.plainPasses(ctx), upgrade, m.signature.Pass(ctx, m.engine))
-}
-
 func (m *Model) plainPasses(ctx context.Context) []graph.Pass {
 	return []graph.Pass{pass.Inlining(ctx, m.engine), m.elements.Pass(), pass.Unfusing(), pass.Folding(ctx, m.engine)}
 }
@@ -118,19 +111,21 @@ func rewritten(g *graph.Model, o ort.Options, passes func(*Model) []graph.Pass) 
 				m.file = g.Clone()
 			}
 		}
-		if err := p.Apply(g, nil); err != nil {
+		if err := p.Run(graph.NewRewriter(g, nil)); err != nil {
 			return nil, err
 		}
 	}
-	return m, nil
+	return m, m.readInput()
 }
 
 func fromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, error) {
-	m, err := rewritten(g, o, func(m *Model) []graph.Pass { return m.passes(ctx) })
+	upgrade := pass.Upgrading() // lowering writes newer operators
+	old := upgrade.Needed
+	upgrade.Needed = func(g *graph.Model) bool { return lower.Needed(g.Graph) && old(g) }
+	m, err := rewritten(g, o, func(m *Model) []graph.Pass {
+		return append(m.plainPasses(ctx), upgrade, m.signature.Pass(ctx, m.engine))
+	})
 	if err != nil {
-		return nil, err
-	}
-	if err := m.readInput(); err != nil {
 		return nil, err
 	}
 	path, err := findLogits(m.graph.Graph)

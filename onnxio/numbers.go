@@ -36,13 +36,11 @@ func (m *Model) Imputed(ctx context.Context) ([]float64, error) {
 			p.at = append(p.at, c.First)
 		}
 	}
-	if err := p.find(ctx); err != nil || !slices.ContainsFunc(p.found, isNumber) {
+	if err := p.find(ctx); err != nil || !slices.ContainsFunc(p.found, func(v float64) bool { return v == v }) {
 		return p.found, err
 	}
 	return p.found, p.confirm(ctx)
 }
-
-func isNumber(v float64) bool { return !math.IsNaN(v) }
 
 type imputation struct {
 	m     *Model
@@ -210,9 +208,14 @@ func (m *Model) ScalesNumbers() bool {
 		given[m.input.Name] = true
 	}
 	for _, n := range g.Nodes {
-		if n.Op == "Slice" && n.Inputs[0] == m.input.Name && m.slicesNumbers(g.Init(n.Inputs[1])) {
-			given[n.Outputs[0]] = true
-			continue
+		if from := g.Init(n.Input(1)); n.Op == "Slice" && n.Inputs[0] == m.input.Name && from != nil {
+			at, err := from.Ints()
+			if err == nil && len(at) == 1 && slices.ContainsFunc(m.Columns(), func(c lower.Column) bool {
+				return c.Values == nil && int64(c.First) == at[0]
+			}) {
+				given[n.Outputs[0]] = true
+				continue
+			}
 		}
 		if !slices.ContainsFunc(n.Inputs, func(in string) bool { return given[in] }) {
 			continue
@@ -227,16 +230,6 @@ func (m *Model) ScalesNumbers() bool {
 		}
 	}
 	return false
-}
-
-func (m *Model) slicesNumbers(from *graph.Tensor) bool {
-	if from == nil {
-		return false
-	}
-	at, err := from.Ints()
-	return err == nil && len(at) == 1 && slices.ContainsFunc(m.Columns(), func(c lower.Column) bool {
-		return c.Values == nil && int64(c.First) == at[0]
-	})
 }
 
 // sameSize says whether a node with two inputs, one of them constant, gives as many numbers a row as it takes: a

@@ -65,7 +65,7 @@ type Model struct {
 // New prepares m to be run, and checks that the target class exists.
 func New(m *onnxio.Model, o Options) (*Model, error) {
 	if o.Batch <= 0 {
-		o.Batch = batch(m)
+		o.Batch = min(max(cached/largestValue(m), minBatch), maxBatch)
 	}
 	if m.Fixed() > 0 {
 		o.Batch = m.Fixed()
@@ -100,10 +100,6 @@ const maxBatch, minBatch = 512, 16
 // them. Forward passes of convolutional networks and transformers take 0.85 of the time per row that they take where
 // values are ten times as large, and gradients 0.75.
 const cached = 1 << 17
-
-func batch(m *onnxio.Model) int {
-	return min(max(cached/largestValue(m), minBatch), maxBatch)
-}
 
 func largestValue(m *onnxio.Model) int {
 	largest := 1

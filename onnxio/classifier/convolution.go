@@ -2,6 +2,7 @@ package classifier
 
 import (
 	"fmt"
+	"slices"
 
 	"cfq/onnxio/graph"
 )
@@ -40,20 +41,10 @@ func foldTransposed(g *graph.Graph) error {
 }
 
 func turnedPads(n *graph.Node, kernel []int64) (pads []int64, plain bool) {
-	if n.Attr("output_shape") != nil {
+	steps := slices.Concat(n.Ints("strides"), n.Ints("dilations"))
+	if n.Attr("output_shape") != nil || slices.ContainsFunc(steps, func(v int64) bool { return v != 1 }) ||
+		slices.ContainsFunc(n.Ints("output_padding"), func(v int64) bool { return v != 0 }) {
 		return nil, false
-	}
-	for _, name := range []string{"strides", "dilations"} {
-		for _, v := range n.Ints(name) {
-			if v != 1 {
-				return nil, false
-			}
-		}
-	}
-	for _, v := range n.Ints("output_padding") {
-		if v != 0 {
-			return nil, false
-		}
 	}
 	given := n.Ints("pads")
 	if given == nil {

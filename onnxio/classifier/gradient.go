@@ -207,14 +207,18 @@ func gradOf(i int) string { return fmt.Sprintf("cfq.grad%d", i) }
 // and its derivative by y, "" where it is y. Their types follow from those of the model.
 type appender func(b *graph.Builder) (y, seed string)
 
-type derivation struct {
-	m       *graph.Model
+// Training is a copy of a classifier's graph to train through: what the losses need is appended.
+type Training struct {
+	Graph  *graph.Model
+	Types  graph.Types              // of its values
+	Policy map[string]autodiff.Rule // of the quantizers among its nodes
+	Margin string                   // the target margin, rows x 1
+	Logits string                   // at least two columns: a single logit z is [0, z]
+
 	y, seed string // as an appender returns them
-	types   graph.Types
-	policy  map[string]autodiff.Rule // of the quantizers
 }
 
-func (c *Model) derive(scalar appender) (*derivation, error) {
+func (c *Model) derive(scalar appender) (*Training, error) {
 	if err := c.Differentiable(); err != nil {
 		return nil, err
 	}
@@ -229,21 +233,21 @@ func (c *Model) derive(scalar appender) (*derivation, error) {
 			return nil, err
 		}
 	}
-	d := &derivation{m: m, types: maps.Clone(c.Types())}
+	d := &Training{Graph: m, Types: maps.Clone(c.Types())}
 	d.y, d.seed = scalar(graph.NewBuilder(m.Graph, "cfq."))
 	var err error
-	if d.policy, err = c.through(m); err != nil {
+	if d.Policy, err = c.through(m); err != nil {
 		return nil, err
 	}
-	if n := autodiff.Stop(m.Graph, d.types, d.y, c.Input().Name, d.policy); n != nil {
+	if n := autodiff.Stop(m.Graph, d.Types, d.y, c.Input().Name, d.Policy); n != nil {
 		return nil, refuse.Stepped(n)
 	}
 	return d, nil
 }
 
-func (d *derivation) gradients(y string, wrt []string, prefix, seed string) ([]string, error) {
-	names, err := autodiff.Gradients(d.m.Graph, d.types, y, wrt,
-		autodiff.Options{Prefix: prefix, Seed: seed, Policy: d.policy})
+func (d *Training) gradients(y string, wrt []string, prefix, seed string) ([]string, error) {
+	names, err := autodiff.Gradients(d.Graph.Graph, d.Types, y, wrt,
+		autodiff.Options{Prefix: prefix, Seed: seed, Policy: d.Policy})
 	if err != nil {
 		return nil, fmt.Errorf("gradient of the model: %w", err)
 	}
@@ -261,7 +265,7 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 		if err != nil {
 			return nil, err
 		}
-		m = d.m
+		m = d.Graph
 		if err := foldTransposed(m.Graph); err != nil {
 			return nil, err
 		}
@@ -455,19 +459,16 @@ type Along struct {
 
 // MarginGrads returns the model's margins and the other's gradients.
 func (a Along) MarginGrads(ctx context.Context, x []float32) (m, grads []float32, err error) {
-	return a.along(ctx, x, a.Of.MarginGrads)
+	if m, err = a.Margins(ctx, x); err == nil {
+		_, grads, err = a.Of.MarginGrads(ctx, x)
+	}
+	return m, grads, err
 }
 
 // LossGrads is MarginGrads for the cross-entropy with the target class.
 func (a Along) LossGrads(ctx context.Context, x []float32) (m, grads []float32, err error) {
-	return a.along(ctx, x, a.Of.LossGrads)
-}
-
-func (a Along) along(ctx context.Context, x []float32,
-	of func(context.Context, []float32) ([]float32, []float32, error),
-) (m, grads []float32, err error) {
 	if m, err = a.Margins(ctx, x); err == nil {
-		_, grads, err = of(ctx, x)
+		_, grads, err = a.Of.LossGrads(ctx, x)
 	}
 	return m, grads, err
 }
@@ -542,33 +543,24 @@ func (c *Model) withProduct(w *graph.Tensor) (*graph.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := d.m.Graph
+	g := d.Graph.Graph
 	g.Nodes = append(g.Nodes, &graph.Node{
 		Op: "Identity", Name: productName, Inputs: second, Outputs: []string{productName},
 	})
 	g.Outputs = []graph.Value{{Name: productName, DType: v.DType, Shape: v.Shape}}
-	return d.m, nil
-}
-
-// Training is a copy of a classifier's graph to train through: what the losses need is appended.
-type Training struct {
-	Graph  *graph.Model
-	Types  graph.Types              // of its values
-	Policy map[string]autodiff.Rule // of the quantizers among its nodes
-	Margin string                   // the target margin, rows x 1
-	Logits string                   // at least two columns: a single logit z is [0, z]
+	return d.Graph, nil
 }
 
 // Training returns the graph to train through.
 func (c *Model) Training() (*Training, error) {
-	t := &Training{}
-	d, err := c.derive(func(b *graph.Builder) (y, seed string) {
-		t.Logits, t.Margin = c.wideLogits(b), marginName
+	logits := ""
+	t, err := c.derive(func(b *graph.Builder) (y, seed string) {
+		logits = c.wideLogits(b)
 		return c.appendMargin(b)
 	})
 	if err != nil {
 		return nil, err
 	}
-	t.Graph, t.Types, t.Policy = d.m, d.types, d.policy
+	t.Logits, t.Margin = logits, marginName
 	return t, nil
 }

@@ -50,21 +50,16 @@ func (c *modelCoder) message(p proto.Message, extra *[]byte, fields func()) {
 			c.bad(fmt.Errorf("extra fields: %w", err))
 		}
 	}
-	fields()
-	if !c.writing {
-		*extra = leftover(p)
+	if fields(); c.writing {
+		return
 	}
-}
-
-func leftover(m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
 	if err != nil {
 		panic(err) // it was decoded a moment ago
 	}
-	if len(b) == 0 {
-		return nil
+	if *extra = b; len(b) == 0 {
+		*extra = nil
 	}
-	return b
 }
 
 func required[T any](c *modelCoder, v *T, p **T) {
@@ -137,7 +132,20 @@ func (c *modelCoder) model(m *graph.Model, p *onnxpb.ModelProto) {
 			p.Graph = &onnxpb.GraphProto{}
 		}
 		c.graph(m.Graph, p.Graph)
-		pointers(c, &m.Functions, &p.Functions, c.functionBody)
+		pointers(c, &m.Functions, &p.Functions, func(f *graph.Function, p *onnxpb.FunctionProto) {
+			c.place = func() string { return fmt.Sprintf("function %q", f.Name) }
+			c.message(p, &f.Extra, func() {
+				optional(c, &f.Name, &p.Name)
+				optional(c, &f.Domain, &p.Domain)
+				list(c, &f.Inputs, &p.Input)
+				list(c, &f.Outputs, &p.Output)
+				list(c, &f.Attrs, &p.Attribute)
+				messages(c, &f.Opsets, &p.OpsetImport, c.opset)
+				c.function = fmt.Sprintf("function %q: ", f.Name)
+				pointers(c, &f.Nodes, &p.Node, c.node)
+				c.function = ""
+			})
+		})
 		if !c.writing {
 			p.Graph = nil
 		}
@@ -166,21 +174,6 @@ func (c *modelCoder) graph(g *graph.Graph, p *onnxpb.GraphProto) {
 		c.place = nil
 		c.refuseSparse(g.Extra)
 	}
-}
-
-func (c *modelCoder) functionBody(f *graph.Function, p *onnxpb.FunctionProto) {
-	c.place = func() string { return fmt.Sprintf("function %q", f.Name) }
-	c.message(p, &f.Extra, func() {
-		optional(c, &f.Name, &p.Name)
-		optional(c, &f.Domain, &p.Domain)
-		list(c, &f.Inputs, &p.Input)
-		list(c, &f.Outputs, &p.Output)
-		list(c, &f.Attrs, &p.Attribute)
-		messages(c, &f.Opsets, &p.OpsetImport, c.opset)
-		c.function = fmt.Sprintf("function %q: ", f.Name)
-		pointers(c, &f.Nodes, &p.Node, c.node)
-		c.function = ""
-	})
 }
 
 func (c *modelCoder) node(n *graph.Node, p *onnxpb.NodeProto) {

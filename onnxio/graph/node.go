@@ -106,36 +106,36 @@ func (n *Node) Attr(name string) *Attr {
 	return nil
 }
 
-// Int returns the integer attribute called name, or def.
-func (n *Node) Int(name string, def int64) int64 {
+func attribute[T any](n *Node, name string, def T, of func(*Attr) T) T {
 	if a := n.Attr(name); a != nil {
-		return a.I
+		return of(a)
 	}
 	return def
+}
+
+// Int returns the integer attribute called name, or def.
+func (n *Node) Int(name string, def int64) int64 {
+	return attribute(n, name, def, func(a *Attr) int64 { return a.I })
 }
 
 // Float returns the float attribute called name, or def.
 func (n *Node) Float(name string, def float32) float32 {
-	if a := n.Attr(name); a != nil {
-		return a.F
-	}
-	return def
+	return attribute(n, name, def, func(a *Attr) float32 { return a.F })
 }
 
 // Text returns the text attribute called name, or def.
 func (n *Node) Text(name, def string) string {
-	if a := n.Attr(name); a != nil {
-		return string(a.S)
-	}
-	return def
+	return attribute(n, name, def, func(a *Attr) string { return string(a.S) })
 }
 
 // Ints returns the integer-list attribute called name, or nil.
 func (n *Node) Ints(name string) []int64 {
-	if a := n.Attr(name); a != nil {
-		return a.Ints
-	}
-	return nil
+	return attribute(n, name, nil, func(a *Attr) []int64 { return a.Ints })
+}
+
+// Floats returns the float-list attribute called name, or nil.
+func (n *Node) Floats(name string) []float32 {
+	return attribute(n, name, nil, func(a *Attr) []float32 { return a.Floats })
 }
 
 // Input returns the i-th input, or "" when it is absent.

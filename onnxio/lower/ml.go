@@ -24,8 +24,10 @@ func standardize(r *graph.Rewriter) error {
 			return
 		}
 		w.n, w.Prefix = n, n.Outputs[0]+"/"
-		if err := rule(w); err != nil {
+		if y, err := rule(w); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", n.Label(), err))
+		} else if y != "" {
+			w.finish(0, y)
 		}
 	})
 	return errors.Join(errs...)
@@ -39,11 +41,70 @@ type mlOperator struct {
 // Operators are those of ai.onnx.ml that have standard ones in their place.
 func Operators() []string { return slices.Sorted(maps.Keys(rules())) }
 
-func rules() map[string]func(w *mlOperator) error {
-	return map[string]func(w *mlOperator) error{
-		"Scaler": (*mlOperator).scaler, "Normalizer": (*mlOperator).normalizer, "Imputer": (*mlOperator).imputer,
-		"FeatureVectorizer": (*mlOperator).vectorizer, "LinearClassifier": (*mlOperator).linear,
-		"Binarizer": (*mlOperator).binarizer,
+// rules make what the first output of a node is, "" where nothing reads it.
+func rules() map[string]func(w *mlOperator) (string, error) {
+	return map[string]func(w *mlOperator) (string, error){
+		"Scaler": func(w *mlOperator) (string, error) {
+			x := w.floats(w.n.Input(0))
+			if v := w.n.Floats("offset"); v != nil {
+				x = w.Op("Sub", []string{x, w.row(v)})
+			}
+			if v := w.n.Floats("scale"); v != nil {
+				x = w.Op("Mul", []string{x, w.row(v)})
+			}
+			return x, nil
+		},
+		"Normalizer": func(w *mlOperator) (string, error) {
+			x := w.floats(w.n.Input(0))
+			axis := w.Const(graph.FromInts("axis", []int64{1}, 1))
+			ops := map[string]string{"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
+			norm := w.n.Text("norm", "MAX")
+			if ops[norm] == "" {
+				return "", fmt.Errorf("unknown norm %q", norm)
+			}
+			size := w.Op(ops[norm], []string{x, axis})
+			none := w.Op("Equal", []string{size, w.Const(graph.FromFloats("zero", []float32{0}))})
+			one := w.Const(graph.FromFloats("one", []float32{1}))
+			return w.Op("Div", []string{x, w.Op("Where", []string{none, one, size})}), nil
+		},
+		"Imputer": func(w *mlOperator) (string, error) {
+			v, x := w.n.Floats("imputed_value_floats"), w.floats(w.n.Input(0))
+			unknown := w.n.Float("replaced_value_float", 0)
+			if v == nil {
+				unknown = float32(w.n.Int("replaced_value_int64", 0))
+				for _, i := range w.n.Ints("imputed_value_int64s") {
+					v = append(v, float32(i))
+				}
+			}
+			if v == nil {
+				return "", errors.New("it has no values to impute")
+			}
+			var missing string
+			if unknown != unknown {
+				missing = w.Op("IsNaN", []string{x})
+			} else {
+				missing = w.Op("Equal", []string{x, w.Const(graph.FromFloats("unknown", []float32{unknown}))})
+			}
+			return w.Op("Where", []string{missing, w.row(v), x}), nil
+		},
+		"FeatureVectorizer": func(w *mlOperator) (string, error) {
+			sizes := w.n.Ints("inputdimensions")
+			if len(sizes) != len(w.n.Inputs) {
+				return "", fmt.Errorf("it has %d sizes for %d inputs", len(sizes), len(w.n.Inputs))
+			}
+			parts := make([]string, len(sizes))
+			for i, in := range w.n.Inputs {
+				shape := w.Const(graph.FromInts("shape", []int64{-1, sizes[i]}, 2))
+				parts[i] = w.Op("Reshape", []string{w.floats(in), shape})
+			}
+			return w.Op("Concat", parts, graph.IntAttr("axis", 1)), nil
+		},
+		"LinearClassifier": (*mlOperator).linear,
+		"Binarizer": func(w *mlOperator) (string, error) {
+			x := w.floats(w.n.Input(0))
+			above := w.Op("Greater", []string{x, w.Const(graph.FromFloats("t", []float32{w.n.Float("threshold", 0)}))})
+			return w.floats(above), nil
+		},
 	}
 }
 
@@ -59,85 +120,8 @@ func (w *mlOperator) finish(i int, v string) {
 	w.Append(&graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{w.n.Outputs[i]}})
 }
 
-func (w *mlOperator) list(name string) []float32 {
-	if a := w.n.Attr(name); a != nil {
-		return a.Floats
-	}
-	return nil
-}
-
-func (w *mlOperator) scaler() error {
-	x := w.floats(w.n.Input(0))
-	if v := w.list("offset"); v != nil {
-		x = w.Op("Sub", []string{x, w.row(v)})
-	}
-	if v := w.list("scale"); v != nil {
-		x = w.Op("Mul", []string{x, w.row(v)})
-	}
-	w.finish(0, x)
-	return nil
-}
-
-func (w *mlOperator) normalizer() error {
-	x := w.floats(w.n.Input(0))
-	axis := w.Const(graph.FromInts("axis", []int64{1}, 1))
-	ops := map[string]string{"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
-	norm := w.n.Text("norm", "MAX")
-	if ops[norm] == "" {
-		return fmt.Errorf("unknown norm %q", norm)
-	}
-	size := w.Op(ops[norm], []string{x, axis})
-	none := w.Op("Equal", []string{size, w.Const(graph.FromFloats("zero", []float32{0}))})
-	one := w.Const(graph.FromFloats("one", []float32{1}))
-	w.finish(0, w.Op("Div", []string{x, w.Op("Where", []string{none, one, size})}))
-	return nil
-}
-
-func (w *mlOperator) imputer() error {
-	v, x := w.list("imputed_value_floats"), w.floats(w.n.Input(0))
-	unknown := w.n.Float("replaced_value_float", 0)
-	if v == nil {
-		unknown = float32(w.n.Int("replaced_value_int64", 0))
-		for _, i := range w.n.Ints("imputed_value_int64s") {
-			v = append(v, float32(i))
-		}
-	}
-	if v == nil {
-		return errors.New("it has no values to impute")
-	}
-	var missing string
-	if unknown != unknown {
-		missing = w.Op("IsNaN", []string{x})
-	} else {
-		missing = w.Op("Equal", []string{x, w.Const(graph.FromFloats("unknown", []float32{unknown}))})
-	}
-	w.finish(0, w.Op("Where", []string{missing, w.row(v), x}))
-	return nil
-}
-
-func (w *mlOperator) vectorizer() error {
-	sizes := w.n.Ints("inputdimensions")
-	if len(sizes) != len(w.n.Inputs) {
-		return fmt.Errorf("it has %d sizes for %d inputs", len(sizes), len(w.n.Inputs))
-	}
-	parts := make([]string, len(sizes))
-	for i, in := range w.n.Inputs {
-		shape := w.Const(graph.FromInts("shape", []int64{-1, sizes[i]}, 2))
-		parts[i] = w.Op("Reshape", []string{w.floats(in), shape})
-	}
-	w.finish(0, w.Op("Concat", parts, graph.IntAttr("axis", 1)))
-	return nil
-}
-
-func (w *mlOperator) binarizer() error {
-	x := w.floats(w.n.Input(0))
-	above := w.Op("Greater", []string{x, w.Const(graph.FromFloats("t", []float32{w.n.Float("threshold", 0)}))})
-	w.finish(0, w.floats(above))
-	return nil
-}
-
-func (w *mlOperator) linear() error {
-	coef, bias, integers := w.list("coefficients"), w.list("intercepts"), w.n.Ints("classlabels_ints")
+func (w *mlOperator) linear() (string, error) {
+	coef, bias, integers := w.n.Floats("coefficients"), w.n.Floats("intercepts"), w.n.Ints("classlabels_ints")
 	labels := graph.FromInts("labels", integers, int64(len(integers)))
 	if a := w.n.Attr("classlabels_strings"); a != nil && len(a.Strings) > 0 {
 		labels = &graph.Tensor{
@@ -149,7 +133,7 @@ func (w *mlOperator) linear() error {
 		bias = make([]float32, classes)
 	}
 	if classes == 0 || len(coef)%classes != 0 || len(bias) != classes {
-		return fmt.Errorf("it has %d coefficients, %d intercepts and %d classes", len(coef), len(bias), classes)
+		return "", fmt.Errorf("it has %d coefficients, %d intercepts and %d classes", len(coef), len(bias), classes)
 	}
 	in := len(coef) / classes
 	opposite := classes == 2 && bias[0] == -bias[1]
@@ -177,17 +161,17 @@ func (w *mlOperator) linear() error {
 	case post == "NONE":
 		scores = dense(classes)
 	default:
-		return fmt.Errorf("the transform %q of its results is not supported", post)
+		return "", fmt.Errorf("the transform %q of its results is not supported", post)
 	}
 	if len(w.n.Outputs) > 1 && w.n.Outputs[1] != "" {
 		w.finish(1, scores)
 		scores = w.n.Outputs[1]
 	}
-	if w.n.Outputs[0] != "" {
-		best := w.Op("ArgMax", []string{scores}, graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0))
-		w.finish(0, w.Op("Gather", []string{w.Const(labels), best}))
+	if w.n.Outputs[0] == "" {
+		return "", nil
 	}
-	return nil
+	best := w.Op("ArgMax", []string{scores}, graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0))
+	return w.Op("Gather", []string{w.Const(labels), best}), nil
 }
 
 func extractors(g *graph.Graph) {

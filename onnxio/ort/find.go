@@ -38,7 +38,9 @@ func Find(lib string) (Info, error) {
 	process.Lock()
 	defer process.Unlock()
 	if have := process.info; have.Path != "" {
-		if lib != "" && !sameFile(lib, have.Path) {
+		asked, _ := os.Stat(lib)
+		loaded, _ := os.Stat(have.Path)
+		if lib != "" && !os.SameFile(asked, loaded) {
 			return Info{}, fmt.Errorf("ONNX Runtime is loaded from %s already: one process cannot load %s too", have.Path, lib)
 		}
 		return have, nil
@@ -178,15 +180,6 @@ func systemDirs() []string {
 		[]string{"/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib64", "/lib"})
 }
 
-func sameFile(a, b string) bool {
-	sa, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	sb, err := os.Stat(b)
-	return err == nil && os.SameFile(sa, sb)
-}
-
 // The pinned release of ONNX Runtime: what make fetches and what the tests ran
 // on. Any release from MinVersion on is accepted at run time.
 const (
@@ -301,5 +294,3 @@ func unloaded(err error, m *graph.Model) error {
 	}
 	return u
 }
-
-func withoutPlace(err error) string { return place.ReplaceAllString(err.Error(), "") }

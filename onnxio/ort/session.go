@@ -107,7 +107,8 @@ func openSession(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 		if why := unloaded(err, m); why != nil {
 			return nil, why
 		}
-		return nil, fmt.Errorf("loading the model into ONNX Runtime (optimizations: %s): %s", o.Level, withoutPlace(err))
+		return nil, fmt.Errorf("loading the model into ONNX Runtime (optimizations: %s): %s", o.Level,
+			place.ReplaceAllString(err.Error(), ""))
 	}
 	return s, nil
 }
@@ -442,31 +443,15 @@ type tensorKind struct {
 
 // kindFor returns the zero kind for element types that are not supported both ways.
 func kindFor(d graph.DType) tensorKind {
-	switch d {
-	case graph.Float:
-		return kindOf[float32](d)
-	case graph.Double:
-		return kindOf[float64](d)
-	case graph.Bool:
-		return kindOf[bool](d)
-	case graph.Int8:
-		return kindOf[int8](d)
-	case graph.Int16:
-		return kindOf[int16](d)
-	case graph.Int32:
-		return kindOf[int32](d)
-	case graph.Int64:
-		return kindOf[int64](d)
-	case graph.Uint8:
-		return kindOf[uint8](d)
-	case graph.Uint16:
-		return kindOf[uint16](d)
-	case graph.Uint32:
-		return kindOf[uint32](d)
-	case graph.Uint64:
-		return kindOf[uint64](d)
+	kinds := [...]func(graph.DType) tensorKind{
+		graph.Float: kindOf[float32], graph.Double: kindOf[float64], graph.Bool: kindOf[bool],
+		graph.Int8: kindOf[int8], graph.Int16: kindOf[int16], graph.Int32: kindOf[int32], graph.Int64: kindOf[int64],
+		graph.Uint8: kindOf[uint8], graph.Uint16: kindOf[uint16], graph.Uint32: kindOf[uint32], graph.Uint64: kindOf[uint64],
 	}
-	return tensorKind{}
+	if d < 0 || int(d) >= len(kinds) || kinds[d] == nil {
+		return tensorKind{}
+	}
+	return kinds[d](d)
 }
 
 func kindOf[T ort.TensorData](dtype graph.DType) tensorKind {

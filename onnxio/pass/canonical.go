@@ -213,32 +213,27 @@ func (r *canonicalizer) passes(n *graph.Node) bool {
 		_, ok := r.width(n.Input(0))
 		return ok && n.Int("axis", 1) == 1
 	case "Reshape":
-		return r.keepsShape(n)
+		t := r.Inits[n.Input(1)]
+		if t == nil || t.DType != graph.Int64 {
+			return false
+		}
+		shape, err := t.Ints()
+		w, ok := r.width(n.Input(0))
+		if err != nil || len(shape) != 2 || !ok || n.Int("allowzero", 0) != 0 {
+			return false
+		}
+		same := shape[1] == 0 || shape[1] == w && w > 0
+		return shape[0] == 0 && (same || shape[1] == -1) || shape[0] == -1 && same
 	}
 	return false
-}
-
-func (r *canonicalizer) keepsShape(n *graph.Node) bool {
-	t := r.Inits[n.Input(1)]
-	if t == nil || t.DType != graph.Int64 {
-		return false
-	}
-	shape, err := t.Ints()
-	w, ok := r.width(n.Input(0))
-	if err != nil || len(shape) != 2 || !ok || n.Int("allowzero", 0) != 0 {
-		return false
-	}
-	same := shape[1] == 0 || shape[1] == w && w > 0
-	return shape[0] == 0 && (same || shape[1] == -1) || shape[0] == -1 && same
 }
 
 func (r *canonicalizer) gemms() {
 	for _, n := range slices.Clone(r.G.Nodes) {
 		_, flat := r.width(n.Input(0))
-		if n.Is("Gemm") || n.Is("MatMul") && flat {
-			if w := r.Float(n.Input(1)); w != nil && len(w.Dims) == 2 && w.Len() > 0 {
-				r.gemm(n, w)
-			}
+		w := r.Float(n.Input(1))
+		if (n.Is("Gemm") || n.Is("MatMul") && flat) && w != nil && len(w.Dims) == 2 && w.Len() > 0 {
+			r.gemm(n, w)
 		}
 	}
 }

@@ -31,7 +31,14 @@ func (r *canonicalizer) flatten() {
 	r.Repeat(f.merge)
 	r.Repeat(f.sink)
 	r.Repeat(f.join)
-	r.Repeat(f.unused)
+	r.Repeat(func(n *graph.Node) bool { // what nothing reads any more goes away
+		if !f.backs[n] && !f.turns[n] || len(f.Consumers[n.Outputs[0]]) > 0 || f.G.IsOutput(n.Outputs[0]) {
+			return false
+		}
+		f.Forget(n.Outputs[0])
+		f.Remove(n)
+		return true
+	})
 }
 
 func (f *flattener) front(n *graph.Node, to []int64, shape graph.Shape) {
@@ -154,15 +161,6 @@ func (f *flattener) join(n *graph.Node) bool {
 	}
 	n.Inputs[0] = back.Input(0)
 	return f.Bypass(n)
-}
-
-func (f *flattener) unused(n *graph.Node) bool {
-	if !f.backs[n] && !f.turns[n] || len(f.Consumers[n.Outputs[0]]) > 0 || f.G.IsOutput(n.Outputs[0]) {
-		return false
-	}
-	f.Forget(n.Outputs[0])
-	f.Remove(n)
-	return true
 }
 
 func elementwise() []string {

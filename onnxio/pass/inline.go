@@ -111,16 +111,6 @@ func (s *nameScope) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-func (r *inliner) define(s *nameScope, name string) string {
-	if name == "" || s.outermost {
-		return name
-	}
-	if _, ok := s.names[name]; !ok {
-		s.names[name] = r.Name(s.prefix + name)
-	}
-	return s.names[name]
-}
-
 func (r *inliner) emit(nodes []*graph.Node, s *nameScope) {
 	for _, n := range nodes {
 		if len(r.G.Nodes) >= maxInlined {
@@ -150,7 +140,13 @@ func (r *inliner) node(n *graph.Node, s *nameScope) error {
 		c.Name = r.Name(s.prefix + n.Name)
 	}
 	for i, out := range n.Outputs {
-		c.Outputs[i] = r.define(s, out)
+		if out == "" || s.outermost {
+			continue
+		}
+		if _, ok := s.names[out]; !ok {
+			s.names[out] = r.Name(s.prefix + out)
+		}
+		c.Outputs[i] = s.names[out]
 	}
 	f := r.functions[functionCall{domain(n.Domain), n.Op, codec.Overload(n)}]
 	switch {

@@ -89,9 +89,39 @@ func fusions() map[string]fusion {
 			x := n.Input(0)
 			return u.Op("Mul", []string{x, u.Op("Sigmoid", []string{u.times(x, n.Float("alpha", 1.702))})}), nil
 		},
-		"FusedMatMul":                      unfuser.product,
-		"FusedGemm":                        unfuser.gemm,
-		"FusedConv":                        unfuser.conv,
+		"FusedMatMul": func(u unfuser, n *graph.Node) (string, error) {
+			if n.Int("transBatchA", 0) != 0 || n.Int("transBatchB", 0) != 0 {
+				return "", fmt.Errorf("its attributes transBatchA and transBatchB are not supported")
+			}
+			a, b := "...ij", "...jk"
+			if n.Int("transA", 0) != 0 {
+				a = "...ji"
+			}
+			if n.Int("transB", 0) != 0 {
+				b = "...kj"
+			}
+			alpha := n.Float("alpha", 1)
+			if a == "...ij" && b == "...jk" {
+				return u.times(u.Op("MatMul", n.Inputs), alpha), nil
+			}
+			// The number of axes is not known yet.
+			return u.times(u.Op("Einsum", n.Inputs, graph.StringAttr("equation", a+","+b+"->...ik")), alpha), nil
+		},
+		"FusedGemm": func(u unfuser, n *graph.Node) (string, error) {
+			names := []string{"activation_alpha", "activation_beta", "activation_gamma"}
+			y := u.Op("Gemm", n.Inputs, without(n.Attrs, append(names, "activation")...)...)
+			var p []float32
+			for _, name := range names {
+				if a := n.Attr(name); a != nil {
+					p = append(p, a.F)
+				}
+			}
+			return u.activation(y, n, p)
+		},
+		"FusedConv": func(u unfuser, n *graph.Node) (string, error) {
+			y := u.Op("Conv", n.Inputs[:min(len(n.Inputs), 3)], without(n.Attrs, "activation", "activation_params")...)
+			return u.activation(u.plus(y, n.Input(3)), n, n.Floats("activation_params"))
+		},
 		"SkipLayerNormalization":           unfuser.skip,
 		"SkipSimplifiedLayerNormalization": unfuser.skip,
 		"SimplifiedLayerNormalization": func(u unfuser, n *graph.Node) (string, error) {
@@ -115,46 +145,6 @@ func (u unfuser) times(x string, by float32) string {
 }
 
 func (u unfuser) number(v float32) string { return u.Const(graph.FromFloats("c", []float32{v})) }
-
-func (u unfuser) product(n *graph.Node) (string, error) {
-	if n.Int("transBatchA", 0) != 0 || n.Int("transBatchB", 0) != 0 {
-		return "", fmt.Errorf("its attributes transBatchA and transBatchB are not supported")
-	}
-	a, b := "...ij", "...jk"
-	if n.Int("transA", 0) != 0 {
-		a = "...ji"
-	}
-	if n.Int("transB", 0) != 0 {
-		b = "...kj"
-	}
-	alpha := n.Float("alpha", 1)
-	if a == "...ij" && b == "...jk" {
-		return u.times(u.Op("MatMul", n.Inputs), alpha), nil
-	}
-	// The number of axes is not known yet.
-	return u.times(u.Op("Einsum", n.Inputs, graph.StringAttr("equation", a+","+b+"->...ik")), alpha), nil
-}
-
-func (u unfuser) gemm(n *graph.Node) (string, error) {
-	names := []string{"activation_alpha", "activation_beta", "activation_gamma"}
-	y := u.Op("Gemm", n.Inputs, without(n.Attrs, append(names, "activation")...)...)
-	var p []float32
-	for _, name := range names {
-		if a := n.Attr(name); a != nil {
-			p = append(p, a.F)
-		}
-	}
-	return u.activation(y, n, p)
-}
-
-func (u unfuser) conv(n *graph.Node) (string, error) {
-	y := u.Op("Conv", n.Inputs[:min(len(n.Inputs), 3)], without(n.Attrs, "activation", "activation_params")...)
-	var p []float32
-	if a := n.Attr("activation_params"); a != nil {
-		p = a.Floats
-	}
-	return u.activation(u.plus(y, n.Input(3)), n, p)
-}
 
 func without(attrs []graph.Attr, names ...string) []graph.Attr {
 	return slices.DeleteFunc(slices.Clone(attrs), func(a graph.Attr) bool { return slices.Contains(names, a.Name) })

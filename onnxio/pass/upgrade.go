@@ -146,21 +146,53 @@ func changes() map[string][]change {
 	k := func(a *graph.Attr) *graph.Tensor { return graph.FromInts("", []int64{a.I}, 1) }
 	ratio := func(a *graph.Attr) *graph.Tensor { return graph.FromFloats("", []float32{a.F}) }
 	t := map[string][]change{
-		"BatchNormalization": {{9, byChannel}, {14, inferenceForm}},
+		// The statistics are those of channels; they could be of each position before.
+		"BatchNormalization": {{9, func(_ *upgrader, n *graph.Node) error {
+			if a := remove(n, "spatial"); a != nil && a.I == 0 {
+				return errors.New("normalizes every position by itself (spatial: 0), which opset 9 dropped: export the model at a " +
+					"newer opset")
+			}
+			return nil
+			// Training became an attribute, with other outputs. Until then outputs other than the first said that the node
+			// normalises by the statistics of the batch, which is what ONNX Runtime does even if nothing uses them.
+		}}, {14, func(_ *upgrader, n *graph.Node) error {
+			first := min(1, len(n.Outputs))
+			if slices.ContainsFunc(n.Outputs[first:], func(o string) bool { return o != "" }) {
+				return errors.New("is in training form, in which outputs depend on the batch: export the model in evaluation mode")
+			}
+			n.Outputs = n.Outputs[:first]
+			return nil
+		}}},
 		"GroupNormalization": {{21, groupsToChannels}},
 		// The old defaults are the ends of float32's range.
-		"Clip":    {{11, numberInput("min", 1)}, {11, numberInput("max", 2)}},
-		"Dropout": {{10, boolMask}, {12, asInput("ratio", 1, ratio)}},
-		"Pad":     {{11, asInput("pads", 1, integers)}, {11, numberInput("value", 2)}},
+		"Clip": {{11, numberInput("min", 1)}, {11, numberInput("max", 2)}},
+		// The mask, which had the type of the data, became one of booleans.
+		"Dropout": {{10, func(u *upgrader, n *graph.Node) error {
+			if len(n.Outputs) > 1 {
+				if mask := n.Outputs[1]; len(u.Consumers[mask]) > 0 || u.G.IsOutput(mask) {
+					return errors.New("has a mask whose type changed and that is used")
+				}
+				n.Outputs = n.Outputs[:1]
+			}
+			return nil
+		}}, {12, asInput("ratio", 1, ratio)}},
+		"Pad": {{11, asInput("pads", 1, integers)}, {11, numberInput("value", 2)}},
 		"Slice": {
 			{10, asInput("starts", 1, integers)}, {10, asInput("ends", 2, integers)}, {10, asInput("axes", 3, integers)},
 		},
-		"Split":   {{13, asInput("split", 1, integers)}, {18, splitOutputs}},
+		"Split": {{13, asInput("split", 1, integers)}, {18, func(_ *upgrader, n *graph.Node) error {
+			if n.Input(1) == "" && n.Attr("num_outputs") == nil {
+				n.Attrs = append(n.Attrs, graph.IntAttr("num_outputs", int64(len(n.Outputs))))
+			}
+			return nil
+		}}},
 		"TopK":    {{10, asInput("k", 1, k)}},
 		"Scatter": {{11, func(_ *upgrader, n *graph.Node) error { n.Op = "ScatterElements"; return nil }}},
 	}
 	for op, version := range map[string]int64{"Upsample": 10, "Resize": 11, "RoiAlign": 16, "GridSample": 20, "DFT": 20} {
-		t[op] = []change{{version, notUpgraded}}
+		t[op] = []change{{version, func(*upgrader, *graph.Node) error {
+			return errors.New("is of an operator that cannot be upgraded: export the model at a newer opset")
+		}}}
 	}
 	for _, op := range []string{
 		"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
@@ -175,10 +207,6 @@ func changes() map[string][]change {
 		t[op] = []change{{13, flattened}}
 	}
 	return t
-}
-
-func notUpgraded(*upgrader, *graph.Node) error {
-	return errors.New("is of an operator that cannot be upgraded: export the model at a newer opset")
 }
 
 func asInput(name string, i int, constant func(*graph.Attr) *graph.Tensor) upgradeRule {
@@ -220,37 +248,6 @@ func numberInput(name string, i int) upgradeRule {
 	}
 }
 
-// boolMask: the mask, which had the type of the data, became one of booleans.
-func boolMask(u *upgrader, n *graph.Node) error {
-	if len(n.Outputs) > 1 {
-		if mask := n.Outputs[1]; len(u.Consumers[mask]) > 0 || u.G.IsOutput(mask) {
-			return errors.New("has a mask whose type changed and that is used")
-		}
-		n.Outputs = n.Outputs[:1]
-	}
-	return nil
-}
-
-// byChannel: the statistics are those of channels; they could be of each position before.
-func byChannel(_ *upgrader, n *graph.Node) error {
-	if a := remove(n, "spatial"); a != nil && a.I == 0 {
-		return errors.New("normalizes every position by itself (spatial: 0), which opset 9 dropped: export the model at a " +
-			"newer opset")
-	}
-	return nil
-}
-
-// inferenceForm: training became an attribute, with other outputs. Until then outputs other than the first said that
-// the node normalises by the statistics of the batch, which is what ONNX Runtime does even if nothing uses them.
-func inferenceForm(_ *upgrader, n *graph.Node) error {
-	first := min(1, len(n.Outputs))
-	if slices.ContainsFunc(n.Outputs[first:], func(o string) bool { return o != "" }) {
-		return errors.New("is in training form, in which outputs depend on the batch: export the model in evaluation mode")
-	}
-	n.Outputs = n.Outputs[:first]
-	return nil
-}
-
 // flattened: Softmax, LogSoftmax and Hardmax normalised over all axes from axis (default 1) on, as if the input were
 // flattened to a matrix there; from opset 13 on they do so over the one axis (default -1).
 func flattened(u *upgrader, n *graph.Node) error {
@@ -272,13 +269,6 @@ func flattened(u *upgrader, n *graph.Node) error {
 	u.after = step("Reshape", []string{soft, shape}, n.Outputs[0])
 	n.Inputs, n.Outputs = []string{flat}, []string{soft}
 	n.Attrs = append(n.Attrs, graph.IntAttr("axis", -1))
-	return nil
-}
-
-func splitOutputs(_ *upgrader, n *graph.Node) error {
-	if n.Input(1) == "" && n.Attr("num_outputs") == nil {
-		n.Attrs = append(n.Attrs, graph.IntAttr("num_outputs", int64(len(n.Outputs))))
-	}
 	return nil
 }
 

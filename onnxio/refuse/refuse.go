@@ -54,37 +54,71 @@ func unsupportedKinds() []unsupported {
 		kind("an ensemble of decision trees", seen,
 			"TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"),
 		kind("a support vector machine", seen, "SVMClassifier", "SVMRegressor"),
-		kind("a nearest-neighbours model", neighbours),
-		kind("a recurrent network", recurrent, "LSTM", "GRU", "RNN", "Loop", "Scan", "LinearAttention", "AttnLSTM"),
+		kind("a nearest-neighbours model", func(m *model, _ *graph.Node) string {
+			if m.first("TopK") == nil {
+				return ""
+			}
+			return label(m.first("CDist", "Scan"))
+		}),
+		kind("a recurrent network", func(m *model, seen *graph.Node) string {
+			if m.first("TopK") != nil && m.first("Scan") != nil {
+				return "" // nearest neighbours
+			}
+			return label(seen)
+		}, "LSTM", "GRU", "RNN", "Loop", "Scan", "LinearAttention", "AttnLSTM"),
 		kind("a text or sequence model", text, textOperators()...),
-		kind("a model that rewrites texts before it looks them up", rewriting, "StringNormalizer"),
-		kind("a regressor", regressor),
-		kind("a detector or segmenter", detector, "NonMaxSuppression", "RoiAlign", "MaxRoiPool", "EfficientNMS_TRT"),
-		kind("a model whose constants became inputs", lost),
+		kind("a model that rewrites texts before it looks them up", func(m *model, seen *graph.Node) string {
+			if text(m, m.first(textOperators()...)) != "" {
+				return ""
+			}
+			return label(seen)
+		}, "StringNormalizer"),
+		kind("a regressor", func(m *model, _ *graph.Node) string {
+			n := m.first("LinearRegressor", "TreeEnsembleRegressor", "SVMRegressor")
+			if n != nil && len(m.Graph.Outputs) == 1 && m.Graph.Outputs[0].DType.IsFloat() {
+				return label(n)
+			}
+			known := m.ProducerName == "skl2onnx" || m.ProducerName == "OnnxMLTools"
+			if known && len(m.Graph.Outputs) == 1 && m.Graph.Outputs[0].Name == "variable" {
+				return `its only output is "variable"`
+			}
+			return ""
+		}),
+		kind("a detector or segmenter", func(m *model, seen *graph.Node) string {
+			if seen != nil {
+				return label(seen)
+			}
+			produced := m.Graph.Producers()
+			several := 0
+			for _, v := range m.Graph.Outputs {
+				if v.DType.IsFloat() && len(v.Shape) > 2 && produced[v.Name] != nil {
+					several++
+				}
+			}
+			if several > 1 {
+				return fmt.Sprintf("%d outputs have more than two dimensions", several)
+			}
+			return ""
+		}, "NonMaxSuppression", "RoiAlign", "MaxRoiPool", "EfficientNMS_TRT"),
+		// Inputs of one fixed row beside inputs of any number of rows, named as TensorFlow names constants.
+		kind("a model whose constants became inputs", func(m *model, _ *graph.Node) string {
+			var found []string
+			dynamic := false
+			for _, v := range m.Graph.DataInputs() {
+				fixed := len(v.Shape) > 0 && v.Shape[0].Size == 1
+				dynamic = dynamic || len(v.Shape) > 0 && !fixed
+				if fixed && strings.Contains(v.Name, "/") && strings.HasSuffix(v.Name, ":0") {
+					found = append(found, v.Name)
+				}
+			}
+			if !dynamic || found == nil {
+				return ""
+			}
+			return fmt.Sprintf("input %q", found[0])
+		}),
 		kind("a model that draws random numbers", seen,
 			"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"),
 	}
-}
-
-func neighbours(m *model, _ *graph.Node) string {
-	if m.first("TopK") == nil {
-		return ""
-	}
-	return label(m.first("CDist", "Scan"))
-}
-
-func recurrent(m *model, seen *graph.Node) string {
-	if m.first("TopK") != nil && m.first("Scan") != nil {
-		return "" // nearest neighbours
-	}
-	return label(seen)
-}
-
-func rewriting(m *model, seen *graph.Node) string {
-	if text(m, m.first(textOperators()...)) != "" {
-		return ""
-	}
-	return label(seen)
 }
 
 // Refusal is why a model of some kind cannot be quantized, and what to export instead, in one line.
@@ -198,50 +232,4 @@ func text(m *model, seen *graph.Node) string {
 		}
 	}
 	return ""
-}
-
-func regressor(m *model, _ *graph.Node) string {
-	n := m.first("LinearRegressor", "TreeEnsembleRegressor", "SVMRegressor")
-	if n != nil && len(m.Graph.Outputs) == 1 && m.Graph.Outputs[0].DType.IsFloat() {
-		return label(n)
-	}
-	known := m.ProducerName == "skl2onnx" || m.ProducerName == "OnnxMLTools"
-	if known && len(m.Graph.Outputs) == 1 && m.Graph.Outputs[0].Name == "variable" {
-		return `its only output is "variable"`
-	}
-	return ""
-}
-
-func detector(m *model, seen *graph.Node) string {
-	if seen != nil {
-		return label(seen)
-	}
-	produced := m.Graph.Producers()
-	several := 0
-	for _, v := range m.Graph.Outputs {
-		if v.DType.IsFloat() && len(v.Shape) > 2 && produced[v.Name] != nil {
-			several++
-		}
-	}
-	if several > 1 {
-		return fmt.Sprintf("%d outputs have more than two dimensions", several)
-	}
-	return ""
-}
-
-// lost finds inputs of one fixed row beside inputs of any number of rows, named as TensorFlow names constants.
-func lost(m *model, _ *graph.Node) string {
-	var found []string
-	dynamic := false
-	for _, v := range m.Graph.DataInputs() {
-		fixed := len(v.Shape) > 0 && v.Shape[0].Size == 1
-		dynamic = dynamic || len(v.Shape) > 0 && !fixed
-		if fixed && strings.Contains(v.Name, "/") && strings.HasSuffix(v.Name, ":0") {
-			found = append(found, v.Name)
-		}
-	}
-	if !dynamic || found == nil {
-		return ""
-	}
-	return fmt.Sprintf("input %q", found[0])
 }
