@@ -134,7 +134,7 @@ type accumulator struct {
 	sorted ranked // the list, while the statistics are computed
 }
 
-func newAccumulator(k keeps, l *lists) *accumulator {
+func newAccumulator(k keeps, l *numberLists) *accumulator {
 	a := &accumulator{least: math.Inf(1), most: math.Inf(-1)}
 	if k&keepsSums > 0 {
 		a.sums = &moments{}
@@ -162,7 +162,7 @@ func (a *accumulator) add(x, of float64) {
 	if a.pairs != nil {
 		a.pairs.add(of, x)
 	}
-	if a.list.lists != nil {
+	if a.list.numberLists != nil {
 		a.list.add(x)
 	}
 	if a.byOutcome != nil {
@@ -187,7 +187,7 @@ type accumulated struct {
 type accumulators []accumulated
 
 // newAccumulators makes those of the metrics that have a value for each required margin, or of the others.
-func newAccumulators(margins bool, l *lists) (all accumulators) {
+func newAccumulators(margins bool, l *numberLists) (all accumulators) {
 	for _, m := range computedMetrics() {
 		if m.sample == nil || m.PerMargin() != margins {
 			continue

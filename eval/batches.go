@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/classifier"
 )
 
@@ -55,10 +56,7 @@ func Rerun(ctx context.Context, f, g Batched, r *Result) (*Batches, error) {
 	s := r.Records.judged
 	points, rng := s.draw(), rand.New(rand.NewPCG(s.seed, 0xba7c4))
 	out := &Batches{Points: len(points), Sizes: []int{1, 8, 64}}
-	var x []float32
-	for k := range points {
-		x = append(x, points[k].x...)
-	}
+	x := lists.Join(points, func(p judgedPoint) []float32 { return p.x })
 	full, _ := f.(*classifier.Model)
 	if quant, ok := g.(*classifier.Model); ok && full != nil && len(x) > 0 {
 		if err := quant.SameAnswers(ctx, full, x); err != nil {
@@ -195,10 +193,7 @@ func (e *rerunPoints) run(ctx context.Context, sizes []int, rng *rand.Rand) ([]s
 
 // batch runs the points at these positions, with an unusual row at the end.
 func (e *rerunPoints) batch(ctx context.Context, chunk []int, unusual bool) error {
-	var x []float32
-	for _, k := range chunk {
-		x = append(x, e.points[k].x...)
-	}
+	x := lists.Join(chunk, func(k int) []float32 { return e.points[k].x })
 	if unusual {
 		x = append(x, e.unusual...)
 	}
@@ -220,16 +215,11 @@ func (e *rerunPoints) batch(ctx context.Context, chunk []int, unusual bool) erro
 // trace finds the nodes from which the outputs of points begin to differ. A point whose outputs do so by rounding
 // alone, as when a quantizer takes the next code, does not differ.
 func (e *rerunPoints) trace(ctx context.Context) (nodes []string, err error) {
-	var apart []int
-	var judged []float32
-	for k, x := range e.apart {
-		if judged = append(judged, e.points[k].x...); x > 0 {
-			apart = append(apart, k)
-		}
-	}
+	apart := lists.Where(len(e.apart), func(k int) bool { return e.apart[k] > 0 })
 	if len(apart) == 0 {
 		return nil, nil
 	}
+	judged := lists.Join(e.points, func(p judgedPoint) []float32 { return p.x })
 	slices.SortStableFunc(apart, func(a, b int) int { return cmp.Compare(e.apart[b], e.apart[a]) })
 	pairs := make([][2]classifier.Placed, len(apart))
 	byMargin := func(a, b classifier.Placed) int { return cmp.Compare(a.Margin, b.Margin) }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"cfq/eval/metrics"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/internal/statistics"
 	"cfq/task"
@@ -62,7 +63,7 @@ type GroupBy struct {
 type Groups struct {
 	s     *Settings
 	min   int
-	lists *lists
+	lists *numberLists
 	all   []groups
 }
 
@@ -73,11 +74,10 @@ func NewGroups(of *Records, s *Settings, by GroupBy) (*Groups, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Groups{s: s, min: cmp.Or(by.Min, minPeople), lists: newLists(of.limits)}
-	for _, a := range attributes {
-		g.all = append(g.all, groups{attribute: a, members: map[string]*resultAccumulator{}})
-	}
-	return g, nil
+	all := lists.Map(attributes, func(a attribute) groups {
+		return groups{attribute: a, members: map[string]*resultAccumulator{}}
+	})
+	return &Groups{s: s, min: cmp.Or(by.Min, minPeople), lists: newLists(of.limits), all: all}, nil
 }
 
 // Visitor looks at the people.
@@ -116,7 +116,7 @@ type groups struct {
 }
 
 // add adds a person. One whose records say different things is in several groups.
-func (x *groups) add(of []*Record, s *Settings, l *lists) {
+func (x *groups) add(of []*Record, s *Settings, l *numberLists) {
 	said := map[string][]*Record{}
 	for _, r := range of {
 		if key, ok := x.says(r); ok {
@@ -195,9 +195,7 @@ func (a *attribute) compare(x, y string) int {
 
 func attributesOf(all []task.Subgroup, specs []string) (list []attribute, err error) {
 	if specs == nil {
-		for i := range all {
-			specs = append(specs, all[i].Feature)
-		}
+		specs = features(all)
 	}
 	for _, spec := range specs {
 		a, bad := attributeOf(all, spec)
@@ -234,11 +232,12 @@ func subgroup(all []task.Subgroup, name string) int {
 	return slices.IndexFunc(all, func(s task.Subgroup) bool { return s.Feature == name })
 }
 
+func features(all []task.Subgroup) []string {
+	return lists.Map(all, func(s task.Subgroup) string { return s.Feature })
+}
+
 func unknownGroups(all []task.Subgroup, name string) error {
-	var names []string
-	for i := range all {
-		names = append(names, all[i].Feature)
-	}
+	names := features(all)
 	if len(names) == 0 {
 		return fmt.Errorf("%q: the task declares no subgroups: give a feature subgroup: true, or name columns in "+
 			"data.subgroups", name)

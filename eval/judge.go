@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/classifier"
 	"cfq/recourse"
 )
@@ -118,10 +119,7 @@ func (s *solution) decisions(q *solution) []Record {
 func (s *solution) marginsUnder(ctx context.Context, other *solution) (func(p *point) Promise, error) {
 	all := map[*point]Float{}
 	for _, found := range s.found {
-		var x []float32
-		for _, p := range found {
-			x = append(x, p.Point...)
-		}
+		x := lists.Join(found, func(p *point) []float32 { return p.Point })
 		m, err := margins(ctx, other.model, x, len(found))
 		if err != nil {
 			return nil, fmt.Errorf("recourse points of %s under %s: %w", s.name, other.name, err)

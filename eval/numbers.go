@@ -14,14 +14,14 @@ import (
 	"cfq/internal/statistics"
 )
 
-// lists are numbers that may be more than fit in memory. The first error stays.
-type lists struct {
+// numberLists are numbers that may be more than fit in memory. The first error stays.
+type numberLists struct {
 	spilled *extsort.Lists
 	n       []int // by list
 	err     error
 }
 
-func newLists(l limits) *lists { return &lists{spilled: extsort.New(0, l.bytes)} }
+func newLists(l limits) *numberLists { return &numberLists{spilled: extsort.New(0, l.bytes)} }
 
 type limits struct {
 	// of all records, of those divided by person, or of all lists of numbers: more go to a temporary file. There are four
@@ -35,11 +35,11 @@ func (l *limits) part() int { return max(1, l.records/8) }
 func usualLimits() limits { return limits{bytes: extsort.Limit / 2, records: 4096} }
 
 type numberList struct {
-	*lists
+	*numberLists
 	at int
 }
 
-func (l *lists) list() numberList {
+func (l *numberLists) list() numberList {
 	l.n = append(l.n, 0)
 	return numberList{l, l.spilled.Grow()}
 }

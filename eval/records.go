@@ -58,10 +58,7 @@ func NewRecords(margins []float64, attributes []task.Subgroup) *Records {
 }
 
 func newRecords(margins []float64, attributes []task.Subgroup, l limits) *Records {
-	layout := Layout{Margins: margins, Attributes: make([]string, len(attributes))}
-	for i := range attributes {
-		layout.Attributes[i] = attributes[i].Feature
-	}
+	layout := Layout{Margins: margins, Attributes: features(attributes)}
 	return &Records{
 		Attributes: attributes, key: func(x *Record) recordKey { return recordKey{id: x.ID} },
 		recordStore: &recordStore{limits: l, layout: layout, tape: extsort.New(1, l.bytes)},

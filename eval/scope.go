@@ -6,7 +6,7 @@ import "math"
 // statistics. So a Result does not depend on the order of the people, and memory does not grow with their number.
 type resultAccumulator struct {
 	s     *Settings
-	lists *lists
+	lists *numberLists
 
 	once     accumulators     // of the metrics that have no margin
 	margins  []accumulators   // of the others, by required margin
@@ -37,7 +37,7 @@ type solverDoubts struct {
 	violation    string
 }
 
-func newResultAccumulator(s *Settings, l *lists) *resultAccumulator {
+func newResultAccumulator(s *Settings, l *numberLists) *resultAccumulator {
 	y := &resultAccumulator{s: s, lists: l, once: newAccumulators(false, l), notDrawn: math.MaxUint64}
 	for range s.Margins {
 		y.margins = append(y.margins, newAccumulators(true, l))

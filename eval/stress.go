@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/recourse"
 	"cfq/task"
@@ -80,10 +81,7 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 	if n := r.Records.Len(); n != b.People.N {
 		return fmt.Errorf("eval: the result has records of %d people, and there are %d", n, b.People.N)
 	}
-	var errs []error
-	for i := range list {
-		errs = append(errs, list[i].Check(b.Set.Task(), b.People, b.Promises != nil))
-	}
+	errs := lists.Map(list, func(s Stress) error { return s.Check(b.Set.Task(), b.People, b.Promises != nil) })
 	if err := errors.Join(errs...); err != nil || len(list) == 0 {
 		return err
 	}
@@ -100,7 +98,12 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 		case "shifts":
 			specs, notes = t.shifts()
 		case "tightness":
-			specs = t.tightness()
+			// Half and twice the task's own budget: the 2, 4 and 8 features of the paper, when the task has its 4.
+			budget := t.Set.Budget()
+			specs = []string{
+				fmt.Sprintf("sparsity:%d,bounds:0.5", max(1, budget/2)), "bounds:1",
+				fmt.Sprintf("sparsity:%d,bounds:1.5", 2*budget),
+			}
 		}
 		for _, note := range notes {
 			if !slices.Contains(r.Warnings, note) {
@@ -284,14 +287,8 @@ func (s *Stress) change(b *Batch, seed uint64) (about string, err error) {
 func (s *Stress) divide(people *task.People) (d division, err error) {
 	if s.kind == "outcome" {
 		d.name = "the unfavourable outcome"
-		for i, label := range people.Labels {
-			switch label {
-			case 0:
-				d.in = append(d.in, i)
-			case 1:
-				d.out = append(d.out, i)
-			}
-		}
+		d.in = lists.Where(len(people.Labels), func(i int) bool { return people.Labels[i] == 0 })
+		d.out = lists.Where(len(people.Labels), func(i int) bool { return people.Labels[i] == 1 })
 		if len(d.in)+len(d.out) == 0 {
 			return d, errors.New("no outcome is known")
 		}
@@ -313,25 +310,12 @@ func (s *Stress) divide(people *task.People) (d division, err error) {
 	if code < 0 {
 		return d, fmt.Errorf("%q is no value of %s%s", value, feature, message.DidYouMean(value, g.Values))
 	}
-	for i, c := range g.Codes {
-		if int(c) == code {
-			d.in = append(d.in, i)
-		} else {
-			d.out = append(d.out, i)
-		}
-	}
+	d.in = lists.Where(len(g.Codes), func(i int) bool { return int(g.Codes[i]) == code })
+	d.out = lists.Where(len(g.Codes), func(i int) bool { return int(g.Codes[i]) != code })
 	if len(d.in) == 0 && s.share > 0 {
 		return d, fmt.Errorf("no person in the data has %s", d.name)
 	}
 	return d, nil
-}
-
-// tightness is half and twice the task's own budget: the 2, 4 and 8 features of the paper, when the task has its 4.
-func (t *stressRun) tightness() []string {
-	budget := t.Set.Budget()
-	return []string{
-		fmt.Sprintf("sparsity:%d,bounds:0.5", max(1, budget/2)), "bounds:1", fmt.Sprintf("sparsity:%d,bounds:1.5", 2*budget),
-	}
 }
 
 func (t *stressRun) shifts() (specs, notes []string) {

@@ -155,15 +155,18 @@ type doubts []string
 
 func (ws *doubts) add(format string, a ...any) { *ws = append(*ws, fmt.Sprintf(format, a...)) }
 
+// addIf is add where there is reason to.
+func (ws *doubts) addIf(reason bool, format string, a ...any) {
+	if reason {
+		ws.add(format, a...)
+	}
+}
+
 func (ws *doubts) solver(d *solverDoubts, name string) {
-	if d.short > 0 {
-		ws.add("%d recourse points of %s fall short of the margin they were solved for by more than %g: the model gave a "+
-			"different margin than during the search", d.short, name, shortfall)
-	}
-	if d.unfit > 0 {
-		ws.add("%d actions of %s are not feasible (such as: %v): they were counted all the same, this is a fault of the "+
-			"solver", d.unfit, name, d.violation)
-	}
+	ws.addIf(d.short > 0, "%d recourse points of %s fall short of the margin they were solved for by more than %g: the "+
+		"model gave a different margin than during the search", d.short, name, shortfall)
+	ws.addIf(d.unfit > 0, "%d actions of %s are not feasible (such as: %v): they were counted all the same, this is a "+
+		"fault of the solver", d.unfit, name, d.violation)
 }
 
 func (ws *doubts) statistics(r *Result, d *doubtful) {
@@ -179,40 +182,28 @@ func (ws *doubts) statistics(r *Result, d *doubtful) {
 	case p.Evaluated > 0 && p.BothRefuse == 0 && !r.Settings.OneSided:
 		warn("the quantized model refuses none of the %d evaluated people: the mirrored rates are empty", p.Evaluated)
 	}
-	if p.Labelled == 0 {
-		warn("no outcome is known: there is no accuracy")
-	}
-	if p.Favoured == 0 {
-		warn("the original approves none of %d people: check which class is the favourable one", p.Read)
-	}
+	ws.addIf(p.Labelled == 0, "no outcome is known: there is no accuracy")
+	ws.addIf(p.Favoured == 0, "the original approves none of %d people: check which class is the favourable one", p.Read)
 	evaluated, free := d.evaluated, d.free
-	if evaluated < minPeople {
-		warn("only %d people are evaluated: the rates are uncertain (see the intervals)", evaluated)
-	}
-	if float64(free) > muchFree*float64(evaluated) && !r.Settings.OneSided {
-		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts those of them who have "+
-			"the required margin at cost 0 (crg_both leaves these out)", free, evaluated)
-	}
+	ws.addIf(evaluated < minPeople, "only %d people are evaluated: the rates are uncertain (see the intervals)", evaluated)
+	ws.addIf(float64(free) > muchFree*float64(evaluated) && !r.Settings.OneSided, "the quantized model approves %d of the "+
+		"%d evaluated people as they are: CRG counts those of them who have the required margin at cost 0 (crg_both leaves "+
+		"these out)", free, evaluated)
 	for i := range r.Margins {
 		ws.margin(&r.Margins[i], p.Evaluated, r.Settings.Issued)
 	}
-	if p.Evaluated >= minPeople && r.Rate("pgd_first.frr").Num == 0 && !r.Settings.OneSided {
-		warn("gradient descent found no valid recourse: there is no PGD-first value")
-	}
+	ws.addIf(p.Evaluated >= minPeople && r.Rate("pgd_first.frr").Num == 0 && !r.Settings.OneSided,
+		"gradient descent found no valid recourse: there is no PGD-first value")
 	var few []string
 	for i, t := range []Tau{r.Tau01, r.RTau01} {
 		name := metrics.Must([]string{"tau01", "rtau01"}[i]).Symbol
-		if t.Extrapolated {
-			warn("%s (%.2f) lies above the largest margin evaluated: it is extrapolated from margin %g; evaluate at a larger "+
-				"margin to know", name, t.Value, t.From)
-		}
+		ws.addIf(t.Extrapolated, "%s (%.2f) lies above the largest margin evaluated: it is extrapolated from margin %g; "+
+			"evaluate at a larger margin to know", name, t.Value, t.From)
 		if t.N > 0 && t.N < 100 {
 			few = append(few, fmt.Sprintf("%s rests on %d promises", name, t.N))
 		}
 	}
-	if len(few) > 0 {
-		warn("%s: with fewer than 100, at most 1 %% means none", strings.Join(few, " and "))
-	}
+	ws.addIf(len(few) > 0, "%s: with fewer than 100, at most 1 %% means none", strings.Join(few, " and "))
 }
 
 func (ws *doubts) margin(a *AtMargin, evaluated int, given bool) {

@@ -65,11 +65,8 @@ func (m *Model) SomeRows() []float32 {
 	if m.signature.Columns != nil {
 		return m.signature.Rows(answerRows)
 	}
-	x, r := make([]float32, answerRows*m.dim), rand.New(rand.NewPCG(14, 2))
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
+	r := rand.New(rand.NewPCG(14, 2))
+	return lists.Make(answerRows*m.dim, func(int) float32 { return float32(r.NormFloat64()) })
 }
 
 func (a *Answers) run(ctx context.Context, m *Model, x []float32) error {

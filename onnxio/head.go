@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -314,10 +315,7 @@ func (m *Model) sample(ctx context.Context, output string, values []string) (map
 	known := 0               // of them
 	for _, kind := range kinds {
 		for range max(1, 16/rows) {
-			x := make([]float32, rows*m.dim)
-			for i := range x {
-				x[i] = kind()
-			}
+			x := lists.Make(rows*m.dim, func(int) float32 { return kind() })
 			out, err := run(x)
 			if err != nil {
 				return nil, err
@@ -355,10 +353,7 @@ func (m *Model) between(sides [2][][]float32, rows int, run func(x []float32) ([
 		low, high = append(low, sides[0][i%len(sides[0])]...), append(high, sides[1][i/len(sides[0])%len(sides[1])]...)
 	}
 	for range halvings {
-		x := make([]float32, len(low))
-		for i := range x {
-			x[i] = low[i] + (high[i]-low[i])/2
-		}
+		x := lists.Make(len(low), func(i int) float32 { return low[i] + (high[i]-low[i])/2 })
 		out, err := run(x)
 		if out == nil || err != nil {
 			return err

@@ -3,14 +3,24 @@
 // In: a list, and what to make of an element. Out: a list as long as it, or a set. The invariant: the order stays.
 package lists
 
-// Map returns what of makes of each element of list.
-func Map[T, U any](list []T, of func(T) U) []U {
-	out := make([]U, len(list))
-	for i, v := range list {
-		out[i] = of(v)
+import "slices"
+
+// Make returns what of makes of each number below n.
+func Make[T any](n int, of func(i int) T) []T {
+	out := make([]T, n)
+	for i := range out {
+		out[i] = of(i)
 	}
 	return out
 }
+
+// Map returns what of makes of each element of list.
+func Map[T, U any](list []T, of func(T) U) []U {
+	return Make(len(list), func(i int) U { return of(list[i]) })
+}
+
+// Join returns what of makes of each element of list, one after the other.
+func Join[T, U any](list []T, of func(T) []U) []U { return slices.Concat(Map(list, of)...) }
 
 // Where returns the numbers below n that is holds for, ascending.
 func Where(n int, is func(i int) bool) []int {

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -171,11 +172,8 @@ func remedies() (rows [][]string) {
 }
 
 // Remedies names the operators for which there is a remedy.
-func Remedies() (names []string) {
-	for _, r := range remedies() {
-		names = append(names, strings.Split(r[0], ", ")...)
-	}
-	return names
+func Remedies() []string {
+	return lists.Join(remedies(), func(r []string) []string { return strings.Split(r[0], ", ") })
 }
 
 // Remedy says why a standard operator has no gradient rule, and what to use instead; "" where nothing is known of it.

@@ -159,10 +159,7 @@ func (c *Call) arranged(t einsumTerm, letters string) string {
 	if t.letters == letters {
 		return t.value
 	}
-	perm := make([]int64, len(letters))
-	for i, l := range letters {
-		perm[i] = int64(strings.IndexRune(t.letters, l))
-	}
+	perm := lists.Map([]rune(letters), func(l rune) int64 { return int64(strings.IndexRune(t.letters, l)) })
 	return c.transpose(t.value, perm...)
 }
 

@@ -22,9 +22,7 @@ func convolutions() []Operator {
 			c.failIf(x[1].Size >= 0 && w[0].Size >= 0 && x[1].Size != w[0].Size,
 				"an image %v and a kernel %v", c.types[0], c.types[1])
 			out := graph.Shape{x[0], product(graph.Shape{w[1], {Size: group}})}
-			for _, w := range ws {
-				out = append(out, graph.Dim{Size: w.image})
-			}
+			out = append(out, graph.Fixed(lists.Map(ws, func(w window) int64 { return w.image })...)...)
 			return single(c.types[0].DType, out)
 		}, grads: []Rule{
 			func(c *Call, _ int) string {

@@ -203,9 +203,7 @@ func (b *gradientBuilder) sliced(n *graph.Node, from elements) (elements, bool) 
 	}
 	for _, k := range cuts {
 		out := elements{}
-		for i := range k.count {
-			out.dims = append(out.dims, from.dims[k.start+i*k.step])
-		}
+		out.dims = lists.Make(int(k.count), func(i int) graph.Dim { return from.dims[k.start+int64(i)*k.step] })
 		out.constant = from.constant || fixed(out.dims)
 		from = out
 	}

@@ -126,11 +126,7 @@ func permutation(n *graph.Node, rank int) []int64 {
 	if p := n.Ints("perm"); p != nil {
 		return p
 	}
-	perm := make([]int64, rank)
-	for i := range perm {
-		perm[i] = int64(rank - 1 - i)
-	}
-	return perm
+	return lists.Make(rank, func(i int) int64 { return int64(rank - 1 - i) })
 }
 
 func (c *Call) shapeIn(i int) graph.Shape {
@@ -228,10 +224,7 @@ func indexing() []Operator {
 			cuts := c.cuts()
 			g := c.Grad()
 			for _, k := range cuts {
-				at := make([]int64, k.count)
-				for i := range at {
-					at[i] = k.start + int64(i)*k.step
-				}
+				at := lists.Make(int(k.count), func(i int) int64 { return k.start + int64(i)*k.step })
 				g = placed(c, g, k.axis, at, k.size)
 			}
 			return g

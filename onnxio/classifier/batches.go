@@ -232,10 +232,7 @@ type mixingTest struct {
 
 // run returns nil, too, where the model takes no such numbers.
 func (t *mixingTest) run(ctx context.Context, number func() float32) (*Mixing, error) {
-	t.x = make([]float32, t.rows*t.c.Dim())
-	for i := range t.x {
-		t.x[i] = number()
-	}
+	t.x = lists.Make(t.rows*t.c.Dim(), func(int) float32 { return number() })
 	t.alone, t.scale = nil, 0
 	some := min(t.rows, smallBatch)
 	for k := range some {

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"cfq/internal/lists"
 	"cfq/internal/ordered"
 	"cfq/onnxio"
 	"cfq/onnxio/autodiff"
@@ -143,11 +144,7 @@ func (c *Model) Margins(ctx context.Context, x []float32) ([]float32, error) {
 }
 
 func (c *Model) marginsOf(z []float32, k int) []float32 {
-	m := make([]float32, len(z)/k)
-	for i := range m {
-		m[i] = margin(z[i*k:(i+1)*k], c.target)
-	}
-	return m
+	return lists.Make(len(z)/k, func(i int) float32 { return margin(z[i*k:(i+1)*k], c.target) })
 }
 
 // margin of one row of logits. A single logit z stands for [0, z].

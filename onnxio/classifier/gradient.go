@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/internal/ordered"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
@@ -496,7 +497,7 @@ func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, w
 	if err != nil {
 		return nil, fmt.Errorf("curvature by %q: %w", weight, err)
 	}
-	n, sum, hv := len(x)/c.Dim(), make([]float64, len(v)), make([]float32, len(v))
+	n, sum := len(x)/c.Dim(), make([]float64, len(v))
 	batches := ordered.New[[]float32](c.o.Workers, c.o.Workers)
 	for from := 0; from < n && err == nil; from += c.o.Batch {
 		err = batches.Go(func() ([]float32, error) {
@@ -519,10 +520,7 @@ func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, w
 	if err = errors.Join(err, batches.Wait()); err != nil {
 		return nil, fmt.Errorf("curvature by %q: %w", weight, err)
 	}
-	for i, s := range sum {
-		hv[i] = float32(s / float64(n))
-	}
-	return hv, nil
+	return lists.Map(sum, func(s float64) float32 { return float32(s / float64(n)) }), nil
 }
 
 func (c *Model) withProduct(w *graph.Tensor) (*graph.Model, error) {

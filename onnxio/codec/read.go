@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"cfq/internal/lists"
 	"cfq/internal/onnxpb"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/refuse"
@@ -103,13 +104,8 @@ func (c *modelCoder) check(m *graph.Model) {
 		c.bad(err)
 	}
 	for _, f := range m.Functions {
-		body := graph.Graph{Nodes: f.Nodes}
-		for _, in := range f.Inputs {
-			body.Inputs = append(body.Inputs, graph.Value{Name: in})
-		}
-		for _, out := range f.Outputs {
-			body.Outputs = append(body.Outputs, graph.Value{Name: out})
-		}
+		value := func(name string) graph.Value { return graph.Value{Name: name} }
+		body := graph.Graph{Nodes: f.Nodes, Inputs: lists.Map(f.Inputs, value), Outputs: lists.Map(f.Outputs, value)}
 		if err := body.Check(); err != nil {
 			c.bad(fmt.Errorf("function %q: %w", f.Name, err))
 		}
@@ -382,22 +378,22 @@ func prune(p *onnxpb.ValueInfoProto) {
 const externalLocation = 1
 
 func (c *modelCoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
-	lists := 0
+	held := 0 // lists of elements
 	for _, n := range []int{
 		len(p.FloatData), len(p.Int32Data), len(p.Int64Data), len(p.DoubleData), len(p.Uint64Data), len(p.StringData),
 	} {
-		lists += min(n, 1)
+		held += min(n, 1)
 	}
 	isExternal := p.GetDataLocation() == externalLocation
 	switch {
-	case lists > 1 || lists == 1 && (len(p.RawData) > 0 || isExternal) || isExternal && len(p.RawData) > 0:
+	case held > 1 || held == 1 && (len(p.RawData) > 0 || isExternal) || isExternal && len(p.RawData) > 0:
 		return errors.New("has its elements in more than one place")
 	case isExternal:
 		raw, err := c.external.read(t, p.ExternalData)
 		t.Raw, p.ExternalData, p.DataLocation = raw, nil, nil
 		return err
 	case t.DType == graph.String:
-		if len(p.RawData) > 0 || lists == 1 && len(p.StringData) == 0 {
+		if len(p.RawData) > 0 || held == 1 && len(p.StringData) == 0 {
 			return errors.New("is a string tensor without string data")
 		}
 		t.Strings, p.StringData, p.RawData = p.StringData, nil, nil
@@ -406,10 +402,10 @@ func (c *modelCoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
 		t.Raw = p.RawData
 		return nil
 	}
-	return typed(t, p, lists)
+	return typed(t, p, held)
 }
 
-func typed(t *graph.Tensor, p *onnxpb.TensorProto, lists int) (err error) {
+func typed(t *graph.Tensor, p *onnxpb.TensorProto, held int) (err error) {
 	switch t.DType {
 	case graph.Float:
 		t.Raw = encoded(p.FloatData)
@@ -433,7 +429,7 @@ func typed(t *graph.Tensor, p *onnxpb.TensorProto, lists int) (err error) {
 		t.Raw, err = narrow[uint8](t.DType, p.Int32Data)
 	}
 	p.FloatData, p.DoubleData, p.Int64Data, p.Uint64Data, p.Int32Data = nil, nil, nil, nil, nil
-	if err == nil && lists == 1 && len(t.Raw) == 0 {
+	if err == nil && held == 1 && len(t.Raw) == 0 {
 		err = fmt.Errorf("is of type %s but has its elements in a field for another type", t.DType)
 	}
 	return err

@@ -217,13 +217,7 @@ func (c *Column) numbers() []int64 {
 	return all
 }
 
-func places(n int) []int64 {
-	all := make([]int64, n)
-	for i := range all {
-		all[i] = int64(i)
-	}
-	return all
-}
+func places(n int) []int64 { return lists.Make(n, func(i int) int64 { return int64(i) }) }
 
 // place makes the number of the category of each row of the i-th column. What is no category is the number behind the
 // last, or any above that or, where the categories count from the end, below.

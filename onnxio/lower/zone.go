@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -211,10 +212,7 @@ func (z *preprocessing) move(n *graph.Node) {
 	if slices.ContainsFunc(n.Inputs, func(in string) bool { return z.class[in] == raw }) {
 		z.lookup(n)
 	}
-	var columns []int
-	for _, in := range n.Inputs {
-		columns = append(columns, z.depends[in]...)
-	}
+	columns := lists.Join(n.Inputs, func(in string) []int { return z.depends[in] })
 	slices.Sort(columns)
 	columns = slices.Compact(columns)
 	for i, o := range n.Outputs {
@@ -341,9 +339,7 @@ func (z *preprocessing) moved(n *graph.Node, i int) (out []elem) {
 	case "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Cast", "Expand":
 		return x
 	case "Concat":
-		for _, in := range n.Inputs {
-			out = append(out, z.elems[in]...)
-		}
+		return lists.Join(n.Inputs, func(in string) []elem { return z.elems[in] })
 	case "Mul", "Min", "Max", "Clip", "Where", "Mod", "BitwiseAnd":
 		// Of a column as it is and something in its place, such as an index counted from the end, the former.
 		return z.plainest(n)
@@ -478,10 +474,7 @@ func (z *preprocessing) lookup(n *graph.Node) {
 
 func (z *preprocessing) ranges() {
 	for _, t := range z.tables {
-		shifts := make([]int64, 0, len(t.elems)+1)
-		for _, e := range t.elems {
-			shifts = append(shifts, e.shift)
-		}
+		shifts := lists.Map(t.elems, func(e elem) int64 { return e.shift })
 		slices.Sort(shifts)
 		shifts = append(slices.Compact(shifts), t.rows)
 		for _, e := range t.elems {

@@ -59,10 +59,7 @@ func Open(m *graph.Model, o Options) (*Session, error) {
 // OpenValues loads m with the values as its outputs, in their order.
 func OpenValues(m *graph.Model, o Options, values ...string) (*Session, error) {
 	c := m.Clone()
-	c.Graph.Outputs = nil
-	for _, v := range values {
-		c.Graph.Outputs = append(c.Graph.Outputs, graph.Value{Name: v})
-	}
+	c.Graph.Outputs = lists.Map(values, func(v string) graph.Value { return graph.Value{Name: v} })
 	s, err := Open(c, o)
 	if err != nil {
 		return nil, fmt.Errorf("the model does not load: %w", err)
@@ -555,11 +552,8 @@ func fromValue(v ort.Value) (*graph.Tensor, error) {
 		if err != nil {
 			return nil, err
 		}
-		t := &graph.Tensor{DType: graph.String, Dims: v.GetShape()}
-		for _, s := range list {
-			t.Strings = append(t.Strings, []byte(s))
-		}
-		return t, nil
+		texts := lists.Map(list, func(s string) []byte { return []byte(s) })
+		return &graph.Tensor{DType: graph.String, Dims: v.GetShape(), Strings: texts}, nil
 	case *ort.CustomDataTensor:
 		return nil, fmt.Errorf("has type %s, which cannot be read back; Cast it in the model", graph.DType(v.DataType()))
 	}

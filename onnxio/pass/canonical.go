@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
@@ -177,9 +178,7 @@ func transposed(t *graph.Tensor, perm []int64) *graph.Tensor {
 		return nil
 	}
 	if perm == nil {
-		for i := range t.Dims {
-			perm = append(perm, int64(len(t.Dims)-1-i))
-		}
+		perm = lists.Make(len(t.Dims), func(i int) int64 { return int64(len(t.Dims) - 1 - i) })
 	}
 	v, err := t.Doubles()
 	if err != nil || len(perm) != len(t.Dims) {

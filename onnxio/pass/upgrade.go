@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -301,10 +302,8 @@ func Current(m *graph.Model) *graph.Model {
 		return slices.Contains([]string{"BitCast", "CumProd", "CausalConvWithState", "LinearAttention", "SwiGLU"}, n.Op) ||
 			n.Op == "SpaceToDepth" && n.Attr("mode") != nil || n.Op == "Range" && n.Attr("stash_type") != nil
 	}
-	nodes := slices.Clone(m.Graph.Nodes)
-	for _, f := range m.Functions {
-		nodes = append(nodes, f.Nodes...)
-	}
+	inner := lists.Join(m.Functions, func(f *graph.Function) []*graph.Node { return f.Nodes })
+	nodes := slices.Concat(m.Graph.Nodes, inner)
 	if m.Opset("") > newestOpset || m.Opset("") <= opset && m.IRVersion <= ir || slices.ContainsFunc(nodes, added) {
 		return m
 	}

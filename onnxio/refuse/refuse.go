@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -129,10 +130,8 @@ func (r *Refusal) Error() string { return r.text }
 
 // Check returns nil, or a *Refusal that names every kind that the model belongs to.
 func Check(g *graph.Model) error {
-	m := &model{g, slices.Clone(g.Graph.Nodes)}
-	for _, f := range g.Functions {
-		m.nodes = append(m.nodes, f.Nodes...)
-	}
+	inner := lists.Join(g.Functions, func(f *graph.Function) []*graph.Node { return f.Nodes })
+	m := &model{g, slices.Concat(g.Graph.Nodes, inner)}
 	var parts []string
 	for _, k := range unsupportedKinds() {
 		if found := k.find(m, m.first(k.ops...)); found != "" {
@@ -146,11 +145,8 @@ func Check(g *graph.Model) error {
 }
 
 // Operators are those that a model cannot have and be quantized, wherever they stand in it.
-func Operators() (names []string) {
-	for _, k := range unsupportedKinds() {
-		names = append(names, k.ops...)
-	}
-	return names
+func Operators() []string {
+	return lists.Join(unsupportedKinds(), func(k unsupported) []string { return k.ops })
 }
 
 // Operator says why a model with an operator cannot be quantized, and what to export instead; "" for one of which that
