@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 )
@@ -58,10 +59,7 @@ type collector struct {
 func (k *collector) run(ctx context.Context, c *classifier.Model,
 	add func(ctx context.Context, i, from, rows int, v []float32) error,
 ) error {
-	var p classifier.Probe
-	for _, l := range k.layers {
-		p.Values = append(p.Values, l.Input)
-	}
+	p := classifier.Probe{Values: lists.Map(k.layers, func(l quant.LayerInfo) string { return l.Input })}
 	err := c.Observe(ctx, k.set.X, p, func(_, _ int, values, _ [][]float32) error { return k.bound(values) })
 	if err != nil {
 		return err
@@ -106,10 +104,8 @@ func (k *collector) sum(ctx context.Context, i, from, rows int, v []float32) err
 		for r := 0; r < rows; r += step {
 			to := min(r+step, rows)
 			h := k.reads(v[r*size:to*size], to-r, part, from+r)
-			var each []float64 // the weights of the rows, for each of their patches
-			for _, w := range weights[r:to] {
-				each = append(each, slices.Repeat([]float64{w}, n)...)
-			}
+			// The weights of the rows, for each of their patches.
+			each := lists.Join(weights[r:to], func(w float64) []float64 { return slices.Repeat([]float64{w}, n) })
 			weight, err := k.moments(ctx, s.group(g, groups(l)), h, each)
 			if err != nil {
 				return err
@@ -148,11 +144,7 @@ func (k *collector) reads(v []float32, rows int, l quant.LayerInfo, first int) [
 	if k.input != nil && l.Input == k.input.Value {
 		input = k.input
 	}
-	h := make([]float64, len(v))
-	for i, x := range quant.Reads(nil, input, v, rows) {
-		h[i] = float64(x)
-	}
-	return h
+	return lists.Map(quant.Reads(nil, input, v, rows), func(x float32) float64 { return float64(x) })
 }
 
 // A convolution multiplies, at each position of its output, what lies under its kernel: its patches stand for the rows

@@ -35,8 +35,14 @@ func FitInput(x []float32, dim int, domain [][]float32) *quant.Input {
 		cols[j] = look(x, dim, j, more)
 	}
 	k, limit := finestGrid, float64(dim+max(minExtra, dim/2))
-	for k > 1 && countColumns(cols, k) > limit {
-		k--
+	for ; k > 1; k-- {
+		var n float64
+		for _, c := range cols {
+			n += c.segments(k)
+		}
+		if n <= limit {
+			break
+		}
 	}
 	return layGrid(cols, k)
 }
@@ -105,14 +111,6 @@ func (c column) steps(k int) (gain, segment float64) {
 func (c column) segments(k int) float64 {
 	_, segment := c.steps(k)
 	return max(1, math.Ceil((c.hi-c.lo)/segment*(1-1e-6)))
-}
-
-func countColumns(cols []column, k int) float64 {
-	var n float64
-	for _, c := range cols {
-		n += c.segments(k)
-	}
-	return n
 }
 
 // layGrid lays the columns on a grid of k steps per unit.

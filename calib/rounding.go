@@ -10,7 +10,9 @@ import (
 	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
 
+	"cfq/internal/lists"
 	"cfq/quant"
+	"cfq/task"
 )
 
 // rounding rounds one row of weights with a scale into codes (nil: only the error is wanted) and returns the
@@ -87,10 +89,7 @@ func damped(m []float64, n int, share float64) []float64 {
 
 // descending returns the columns from the largest diagonal element to the smallest.
 func descending(m []float64, n int) []int {
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
-	}
+	order := task.AllRows(n)
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m[b*n+b], m[a*n+a]) })
 	return order
 }
@@ -210,14 +209,8 @@ func (c *covariance) settle(e, g []float64, scale float32, f quant.Format, codes
 }
 
 func (c *covariance) errors(w []float32, scale float32, codes []int8) (e, g []float64) {
-	e, g = make([]float64, c.n), make([]float64, c.n)
-	for j, q := range codes {
-		e[j] = float64(w[j]) - float64(quant.Dequantize(q, scale))
-	}
-	for j := range g {
-		g[j] = floats.Dot(e, c.row(j))
-	}
-	return e, g
+	e = lists.Make(c.n, func(j int) float64 { return float64(w[j]) - float64(quant.Dequantize(codes[j], scale)) })
+	return e, lists.Make(c.n, func(j int) float64 { return floats.Dot(e, c.row(j)) })
 }
 
 func (c *covariance) row(j int) []float64 { return c.matrix[j*c.n : (j+1)*c.n] }

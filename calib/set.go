@@ -16,6 +16,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -40,13 +41,7 @@ func (s *Set) Rows() int { return s.Factual + s.Recourse }
 
 // Valid returns the number of recourse points that are Reached.
 func (s *Set) Valid() int {
-	n := 0
-	for _, ok := range s.Reached {
-		if ok {
-			n++
-		}
-	}
-	return n
+	return len(lists.Where(len(s.Reached), func(i int) bool { return s.Reached[i] }))
 }
 
 // Points returns the recourse points, Recourse x Dim.
@@ -82,13 +77,8 @@ func Counterfactual(ctx context.Context, m recourse.Model, a *constraint.Set, x 
 		return nil, fmt.Errorf("margins of the calibration rows: %w", err)
 	}
 	s := FactualSet(x, dim)
-	var refused []float32
-	for i, v := range margins {
-		if v <= 0 {
-			refused = append(refused, x[i*dim:(i+1)*dim]...)
-			s.Source = append(s.Source, i)
-		}
-	}
+	s.Source = lists.Where(len(margins), func(i int) bool { return margins[i] <= 0 })
+	refused := lists.RowsAt(x, dim, s.Source)
 	delta, err := recourse.Teacher(ctx, m, a.Select(s.Source), refused, o)
 	if err != nil {
 		return nil, fmt.Errorf("teacher actions: %w", err)
@@ -118,23 +108,14 @@ func (s *Set) add(ctx context.Context, m recourse.Model, points []float32) error
 		return fmt.Errorf("margins of the recourse points: %w", err)
 	}
 	s.X, s.Recourse = slices.Concat(s.X, points), len(s.Source)
-	s.Reached = make([]bool, len(margins))
-	for i, v := range margins {
-		s.Reached[i] = v > 0
-	}
+	s.Reached = lists.Map(margins, func(m float32) bool { return m > 0 })
 	return nil
 }
 
 // Clip moves the values of the set that lie outside the grid onto its ends, as the
 // quantized model does, and returns the inputs in which there were any.
 func (s *Set) Clip(in *quant.Input) []int {
-	lo, hi := make([]float32, s.Dim), make([]float32, s.Dim)
-	for j, c := range in.Columns {
-		if j == 0 || in.Columns[j-1].Source != c.Source {
-			lo[c.Source] = c.Lo
-		}
-		hi[c.Source] = c.Hi
-	}
+	lo, hi := in.Ranges(s.Dim)
 	clipped := make([]bool, s.Dim)
 	x := slices.Clone(s.X)
 	for j := range s.Dim {
@@ -148,13 +129,7 @@ func (s *Set) Clip(in *quant.Input) []int {
 		}
 	}
 	s.X = x
-	var out []int
-	for j, c := range clipped {
-		if c {
-			out = append(out, j)
-		}
-	}
-	return out
+	return lists.Where(s.Dim, func(j int) bool { return clipped[j] })
 }
 
 // Promised is U_cal with promises that were made already in place of teacher actions: the rows x,

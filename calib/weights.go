@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/floats"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/ort"
 	"cfq/quant"
 )
@@ -43,7 +44,9 @@ func FitWeights(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quan
 	if err != nil {
 		return nil, fmt.Errorf("layer %q: %w", l.Node, err)
 	}
-	defer w.close()
+	if w.wide != nil {
+		defer w.wide.product.session.Close() //nolint:errcheck // nothing is lost
+	}
 	fits := make([]quant.Layer, 0, len(formats))
 	for _, f := range formats {
 		fit := quant.Layer{Node: l.Node, Bits: f.Bits, Scales: w.scales(ctx, f)}
@@ -71,12 +74,6 @@ type weightFit struct {
 	penalty []float32
 	wide    *wide // rounds such rows by GPTQ, else nil
 	shares  []float64
-}
-
-func (w *weightFit) close() {
-	if w.wide != nil {
-		_ = w.wide.product.session.Close() // nothing is lost
-	}
 }
 
 // wideRow is the number of weights of a row from which on its scale is looked for by the errors of single weights:
@@ -135,8 +132,16 @@ func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format
 	if w.o.corrects() {
 		fit.Bias = make([]float32, l.Out)
 	}
-	if err := w.assignWide(ctx, fit, f); err != nil {
-		return err
+	if w.wide != nil { // rows are rounded many at once
+		errs := make([]error, (l.Out+wideRows-1)/wideRows)
+		parallel(ctx, w.o.Workers, len(errs), func(k int) {
+			from, to := k*wideRows, min((k+1)*wideRows, l.Out)
+			scales := lists.Make(to-from, func(r int) float32 { return fit.Scales[(from+r)%len(fit.Scales)] })
+			errs[k] = w.wide.polished(ctx, l.W[from*l.In:to*l.In], scales, f, fit.Codes[from*l.In:to*l.In])
+		})
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
 	}
 	parallel(ctx, w.o.Workers, l.Out, func(r int) {
 		scale := fit.Scales[r%len(fit.Scales)]
@@ -153,24 +158,6 @@ func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format
 		}
 	})
 	return nil
-}
-
-// assignWide fills in the codes where rows are rounded many at once.
-func (w *weightFit) assignWide(ctx context.Context, fit *quant.Layer, f quant.Format) error {
-	if w.wide == nil {
-		return nil
-	}
-	in, out := w.l.In, w.l.Out
-	errs := make([]error, (out+wideRows-1)/wideRows)
-	parallel(ctx, w.o.Workers, len(errs), func(k int) {
-		from, to := k*wideRows, min((k+1)*wideRows, out)
-		scales := make([]float32, to-from)
-		for r := range scales {
-			scales[r] = fit.Scales[(from+r)%len(fit.Scales)]
-		}
-		errs[k] = w.wide.polished(ctx, w.l.W[from*in:to*in], scales, f, fit.Codes[from*in:to*in])
-	})
-	return errors.Join(errs...)
 }
 
 // parallel calls f for 0..n-1, workers at once, until ctx is done; every call

@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 	"gonum.org/v1/gonum/floats"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/quant"
@@ -33,10 +34,7 @@ func (d *wide) polished(ctx context.Context, w, scales []float32, f quant.Format
 		return err
 	}
 	n := d.n
-	errs := make([]float32, len(w))
-	for k, q := range codes {
-		errs[k] = w[k] - quant.Dequantize(q, scales[k/n])
-	}
+	errs := lists.Make(len(w), func(k int) float32 { return w[k] - quant.Dequantize(codes[k], scales[k/n]) })
 	moments, err := d.product.of(ctx, errs, n, d.matrix, n)
 	if err != nil {
 		return err
@@ -184,9 +182,5 @@ func farMeans(h []float64, k int) []float64 {
 }
 
 func singles(v []float64) []float32 {
-	out := make([]float32, len(v))
-	for i, x := range v {
-		out[i] = float32(x)
-	}
-	return out
+	return lists.Map(v, func(x float64) float32 { return float32(x) })
 }

@@ -187,12 +187,7 @@ func (c *calibration) fitLayers(ctx context.Context) error {
 	if err != nil {
 		return inputError(fmt.Errorf("%s: %w", strings.Join(append(c.warnings, "statistics"), "; "), err))
 	}
-	var onIntegers []quant.LayerInfo
-	for i, l := range p.layers {
-		if !c.inFloat(i) {
-			onIntegers = append(onIntegers, l)
-		}
-	}
+	onIntegers := subset(p.layers, lists.Where(len(p.layers), func(i int) bool { return !c.inFloat(i) }))
 	bits, ranges := p.recipe.Write.ActBits, p.recipe.Round.ActRange
 	if c.outputs, err = calib.FitOutputs(ctx, p.full, onIntegers, c.fitSet, bits, ranges); err != nil {
 		return inputError(err)
@@ -258,10 +253,20 @@ func (p *network) teacher() recourse.TeacherOptions {
 
 func (c *calibration) collect(ctx context.Context, set *calib.Set) ([]calib.Stats, error) {
 	stats, err := calib.Collect(ctx, c.net.full, c.foldedLayers, set, c.input)
-	if err == nil {
-		c.net.join(stats)
+	if err != nil {
+		return nil, err
 	}
-	return stats, err
+	for i, g := range c.net.uses {
+		if g[0] != i || len(g) < 2 {
+			continue
+		}
+		parts, weights := make([]*calib.Stats, len(g)), make([]float64, len(g))
+		for k, at := range g {
+			parts[k], weights[k] = &stats[at], float64(c.net.layers[at].Positions)
+		}
+		calib.Join(parts, weights)
+	}
+	return stats, nil
 }
 
 // fitWeights fits each layer in the formats that an assignment has for it, in all where it is nil. The statistics of
@@ -373,8 +378,12 @@ func (c *calibration) fitInput(ctx context.Context) error {
 		}
 	}
 	for _, j := range seen.Clip(input) {
+		at := slices.IndexFunc(c.net.task.Features, func(f task.Feature) bool {
+			j -= f.ModelInputs()
+			return j < 0
+		})
 		c.warnings = append(c.warnings, fmt.Sprintf("input %q has values far from all others: those are clipped; is there a "+
-			"mistake in the data?", featureOf(c.net.task, j)))
+			"mistake in the data?", c.net.task.Features[at].Name))
 	}
 	return nil
 }
@@ -480,12 +489,4 @@ func inputDomain(t *task.Task) [][]float32 {
 		}
 	}
 	return out
-}
-
-func featureOf(t *task.Task, input int) string {
-	i := slices.IndexFunc(t.Features, func(f task.Feature) bool {
-		input -= f.ModelInputs()
-		return input < 0
-	})
-	return t.Features[i].Name
 }

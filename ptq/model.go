@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/calib"
 	"cfq/eval"
 	"cfq/internal/message"
 	"cfq/onnxio"
@@ -39,11 +38,11 @@ type canonicalModel struct {
 	spec       WriteSpec
 }
 
-// open brings a model into canonical form, balances channel ranges of neighbouring layers, the very unequal ones or all
-// (nil: none), and opens it for a task; nil is any task that it fits.
-func open(ctx context.Context, m *onnxio.Model, t *task.Task, spec WriteSpec, all *bool, workers int) (
-	*canonicalModel, error,
-) {
+// canonical brings a model into canonical form, balances channel ranges of neighbouring layers, the very unequal ones
+// or all (nil: none), and opens it for a task; nil is any task that it fits.
+func canonical(
+	ctx context.Context, m *onnxio.Model, t *task.Task, spec WriteSpec, all *bool, workers int,
+) (*canonicalModel, error) {
 	if err := usable(ctx, m, t); err != nil { // a model that does not fit is refused as it was given
 		return nil, err
 	}
@@ -99,21 +98,19 @@ func usable(ctx context.Context, m *onnxio.Model, t *task.Task) error {
 	return c.Close()
 }
 
-func openFile(ctx context.Context, onnx []byte, t *task.Task, from *onnxio.Model, workers int) (*classifier.Model,
-	error,
-) {
+func openFile(ctx context.Context, onnx []byte, t *task.Task, m *onnxio.Model, workers int) (*classifier.Model, error) {
 	g, err := codec.Read(onnx, "")
 	if err != nil {
 		return nil, err
 	}
-	return openGraph(ctx, g, t, from, workers)
+	return open(ctx, g, t, m, workers)
 }
 
-// openGraph opens a graph that was written from a model. An output that does not show what it holds, such as one that
+// open opens a graph that was written from a model. An output that does not show what it holds, such as one that
 // quantizing made a constant, holds what that of the model does.
-func openGraph(ctx context.Context, g *graph.Model, t *task.Task, from *onnxio.Model, workers int) (*classifier.Model,
-	error,
-) {
+func open(
+	ctx context.Context, g *graph.Model, t *task.Task, from *onnxio.Model, workers int,
+) (*classifier.Model, error) {
 	m, err := onnxio.FromGraph(ctx, g, from.Engine())
 	if err != nil {
 		return nil, err
@@ -156,15 +153,13 @@ func openOriginal(
 }
 
 // compare compares a written file with the original, of which the people of b know what it promises.
-func (o *original) compare(ctx context.Context, onnx []byte, b *eval.Batch, options eval.Options) (
-	_ *eval.Result, err error,
-) {
-	g, err := openFile(ctx, onnx, o.task, o.full.Model, options.Workers)
+func (o *original) compare(ctx context.Context, onnx []byte, b *eval.Batch, to eval.Options) (*eval.Result, error) {
+	g, err := openFile(ctx, onnx, o.task, o.full.Model, to.Workers)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	return eval.Compare(ctx, o.full, g, b, options)
+	defer g.Close() //nolint:errcheck // the comparison is what counts
+	return eval.Compare(ctx, o.full, g, b, to)
 }
 
 // sizes is the file size of a model without the metadata that are left out of what is written, and that of these.
@@ -198,7 +193,10 @@ type network struct {
 }
 
 func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run Run) (*network, error) {
-	err := errors.Join(r.Check(), r.checkRun(&run))
+	err := r.Check()
+	if run.Promises != nil && r.Calibrate.TeacherNoise > 0 {
+		err = errors.Join(err, errors.New("promises are kept as they are: calibrate.teacher-noise has no effect"))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +205,8 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 	if p.set, err = actionSet(t, run.Overrides); err != nil {
 		return nil, err
 	}
-	if p.canonicalModel, err = open(ctx, m, t, r.Write, &r.Round.CrossLayerEqualization, run.Workers); err != nil {
+	p.canonicalModel, err = canonical(ctx, m, t, r.Write, &r.Round.CrossLayerEqualization, run.Workers)
+	if err != nil {
 		return nil, err
 	}
 	if p.layers, p.warnings, err = p.selectLayers(r.Allocate.KeepFloat); err != nil {
@@ -322,19 +321,6 @@ func (p *network) index(node string) int {
 
 // alone reports whether the weights of layer i are used once.
 func (p *network) alone(i int) bool { return len(p.uses[i]) == 1 }
-
-func (p *network) join(stats []calib.Stats) {
-	for i, g := range p.uses {
-		if g[0] != i || len(g) < 2 {
-			continue
-		}
-		parts, weights := make([]*calib.Stats, len(g)), make([]float64, len(g))
-		for k, at := range g {
-			parts[k], weights[k] = &stats[at], float64(p.layers[at].Positions)
-		}
-		calib.Join(parts, weights)
-	}
-}
 
 // Obstacle is why a model cannot be quantized.
 type Obstacle struct {

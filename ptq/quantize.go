@@ -228,13 +228,10 @@ func (h *HeldOut) String() string {
 // heldOut returns recourse points of people who are not calibrated on, or of others where few are left, which seen
 // tells.
 func (c *calibration) heldOut(ctx context.Context) (points []float32, seen bool, err error) {
-	var rest []int
-	if c.net.recipe.Train == nil { // training sees everybody
-		rest = slices.DeleteFunc(task.AllRows(c.sample.all.N), func(i int) bool {
-			_, ok := slices.BinarySearch(c.sample.rows, i)
-			return ok
-		})
-	}
+	rest := lists.Where(c.sample.all.N, func(i int) bool {
+		_, seen := slices.BinarySearch(c.sample.rows, i)
+		return !seen && c.net.recipe.Train == nil // training sees everybody
+	})
 	if points, err = c.recourseOf(ctx, rest); err != nil || len(points) >= minPoints*c.net.full.Dim() {
 		return points, false, err
 	}
@@ -242,15 +239,6 @@ func (c *calibration) heldOut(ctx context.Context) (points []float32, seen bool,
 		points, _ = c.net.thin(slices.Concat(cohort.Points(c.sample.promises)...), nil, heldPoints)
 	}
 	return points, true, err
-}
-
-// asTheyAre compares the written model g with the original at people whose margins are known.
-func (c *calibration) asTheyAre(ctx context.Context, g *classifier.Model) (AsTheyAre, error) {
-	margins := c.sample.margins
-	at := slices.DeleteFunc(task.AllRows(len(margins)), func(i int) bool { return margins[i] != margins[i] })
-	at = subset(at, qat.Spread(len(at), 4*heldPoints))
-	written, err := g.Margins(ctx, lists.RowsAt(c.sample.all.X, c.sample.all.Dim, at))
-	return compareMargins(written, lists.RowsAt(margins, 1, at)), err
 }
 
 func compareMargins(written, original []float32) (a AsTheyAre) {
@@ -321,9 +309,14 @@ func (c *calibration) judge(ctx context.Context, r *Result) error {
 	if err != nil {
 		return err
 	}
-	if h.AsTheyAre, err = c.asTheyAre(ctx, g); err != nil {
+	margins := c.sample.margins
+	known := lists.Where(len(margins), func(i int) bool { return margins[i] == margins[i] })
+	known = subset(known, qat.Spread(len(known), 4*heldPoints))
+	written, err := g.Margins(ctx, lists.RowsAt(c.sample.all.X, c.sample.all.Dim, known))
+	if err != nil {
 		return errors.Join(err, g.Close())
 	}
+	h.AsTheyAre = compareMargins(written, subset(margins, known))
 	h.RMS, err = errorOf(g, nil)
 	if err != nil || !h.Doubtful() && !h.Collapsed() {
 		return err

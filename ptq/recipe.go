@@ -186,13 +186,6 @@ func (r *Recipe) checkTeacher() error {
 	return nil
 }
 
-func (r *Recipe) checkRun(run *Run) error {
-	if run.Promises != nil && r.Calibrate.TeacherNoise > 0 {
-		return errors.New("promises are kept as they are: calibrate.teacher-noise has no effect")
-	}
-	return nil
-}
-
 // InputError is an error in what was given: recipe, model, task or people.
 type InputError struct{ error }
 
@@ -315,7 +308,10 @@ func ParseRecipe(file string, data []byte) (r Recipe, err error) {
 		lists[name] = new([]string)
 		known = append(known, config.Key{Name: name, Value: d.Texts(lists[name])})
 	}
-	for _, name := range originNames() {
+	for _, name := range []string{
+		"cfq", "model", "data", "task", "rows", "drawn", "promises", "overrides", "calibrated_on", "recourse",
+		"deployment", "deployment_seed",
+	} {
 		known = append(known, config.Key{Name: originPrefix + name})
 	}
 	m := d.Mapping(root, "a recipe", known)
@@ -338,13 +334,6 @@ func ParseRecipe(file string, data []byte) (r Recipe, err error) {
 	r = found.Recipe
 	r.apply(values, false, func(key string, err error) { d.Errorf(m.Place(key), "%s", config.Clause(err.Error())) })
 	return r, d.Err()
-}
-
-func originNames() []string {
-	return []string{
-		"cfq", "model", "data", "task", "rows", "drawn", "promises", "overrides", "calibrated_on", "recourse",
-		"deployment", "deployment_seed",
-	}
 }
 
 // Texts are the method, the budget and what differs from the method's recipe, by key: what ParseRecipe reads.

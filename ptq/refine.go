@@ -70,11 +70,11 @@ func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *cali
 			all[at[k]] = p
 		}
 	}
-	open := func(refined []quant.Layer) (*classifier.Model, error) {
+	opener := func(refined []quant.Layer) (*classifier.Model, error) {
 		replace(refined)
 		return c.openLayers(ctx, all)
 	}
-	refined, outcome, err := refine.Run(ctx, layers, points, open, refine.Options{
+	refined, outcome, err := refine.Run(ctx, layers, points, opener, refine.Options{
 		Rounds: c.net.recipe.Refine.Rounds, Progress: func(done, total int) { c.net.run.tell("refine", done, total) },
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *calibration) openLayers(ctx context.Context, plans []quant.Layer) (*cla
 	if err != nil {
 		return nil, err
 	}
-	return openGraph(ctx, m, c.net.task, c.net.full.Model, c.net.run.Workers)
+	return open(ctx, m, c.net.task, c.net.full.Model, c.net.run.Workers)
 }
 
 func (c *calibration) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {

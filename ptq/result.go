@@ -313,7 +313,7 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 	if f.Equalized {
 		all = new(f.Recipe["round.cross-layer-equalization"] == "true")
 	}
-	from, err := open(ctx, m, nil, spec, all, run.Workers)
+	from, err := canonical(ctx, m, nil, spec, all, run.Workers)
 	if err != nil {
 		return nil, inputError(err)
 	}
@@ -373,15 +373,7 @@ func drawProbes(in *quant.Input, data string, dim int) *task.People {
 	p := &task.People{Dim: dim, N: verifyRows, X: make([]float32, verifyRows*dim)}
 	lo, hi := make([]float32, dim), make([]float32, dim)
 	if in != nil && (in.Value == "" || in.Value == data) {
-		for j, c := range in.Columns {
-			if c.Source < 0 || c.Source >= dim { // no layer reads the grid, so nobody has looked
-				continue
-			}
-			if j == 0 || in.Columns[j-1].Source != c.Source {
-				lo[c.Source] = c.Lo
-			}
-			hi[c.Source] = c.Hi
-		}
+		lo, hi = in.Ranges(dim)
 	}
 	for i := range p.X {
 		if a, b := lo[i%dim], hi[i%dim]; a == b {

@@ -11,6 +11,7 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
+	"cfq/internal/lists"
 	"cfq/internal/statistics"
 	"cfq/onnxio"
 	"cfq/task"
@@ -176,13 +177,8 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 // from a hash of their values, or of their ID: rows of one person, and equal rows, are on one side, and the order of
 // the file makes no difference. Bounds take people to be independent, see measure.
 func divide(people *task.People, share float64, seed uint64) (own, held []int) {
-	for i := range people.N {
-		if people.Uniform(seed, i) < share {
-			held = append(held, i)
-		} else {
-			own = append(own, i)
-		}
-	}
+	held = lists.Where(people.N, func(i int) bool { return people.Uniform(seed, i) < share })
+	own = lists.Where(people.N, func(i int) bool { return !(people.Uniform(seed, i) < share) })
 	return own, held
 }
 
@@ -297,21 +293,18 @@ func (s *search) shortlist(ctx context.Context) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []float64
 	if coarse == 0 { // only those that are nearest
 		seen := slices.DeleteFunc(slices.Clone(s.r.Candidates), func(c *Candidate) bool { return c.Search == nil })
 		slices.SortStableFunc(seen, func(a, b *Candidate) int {
 			return cmp.Or(cmp.Compare(a.Search.bound(), b.Search.bound()), cmp.Compare(b.Budget, a.Budget))
 		})
-		for _, c := range seen[:min(len(seen), 2)] {
-			out = append(out, c.Budget)
-		}
-		return out, nil
+		return lists.Map(seen[:min(len(seen), 2)], func(c *Candidate) float64 { return c.Budget }), nil
 	}
 	fine, err := first(max(minBudget, coarse-1+targetStep), coarse-targetStep, targetStep)
 	if err != nil {
 		return nil, err
 	}
+	var out []float64
 	for _, more := range [targetTries]float64{0, targetStep, 3 * targetStep, 7 * targetStep} {
 		if b := min(cmp.Or(fine, coarse)+more, maxBudget); !slices.Contains(out, b) {
 			out = append(out, b)

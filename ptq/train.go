@@ -244,11 +244,8 @@ func groups(people *task.People) (in []float32, n int) {
 }
 
 func (p *network) population(x []float32, set *constraint.Set) cohort.Population {
-	from := cohort.Population{X: x, Dim: p.full.Dim(), Numbers: set.Numbers()}
-	for i := range p.task.Features {
-		from.Features = append(from.Features, p.task.Features[i].Offset)
-	}
-	return from
+	features := lists.Map(p.task.Features, func(f task.Feature) int { return f.Offset })
+	return cohort.Population{X: x, Dim: p.full.Dim(), Numbers: set.Numbers(), Features: features}
 }
 
 // openCheckpoint opens the file that keeps the state of the training at the recipe's budget; nil without one. It comes
@@ -265,11 +262,8 @@ func (p *network) openCheckpoint(people *task.People) (*qat.Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []bool
 	promised := cohort.Points(p.run.Promises)
-	for _, to := range promised {
-		found = append(found, to != nil)
-	}
+	found := lists.Map(promised, func(to []float32) bool { return to != nil })
 	settings := fmt.Sprintf("%v\n%s %d\n%+v\n%v %q %v", p.task.Latent, recipe, p.recipe.Train.Batch, p.run.Overrides,
 		people.Rows, people.IDs, people.Subgroups)
 	return qat.OpenCheckpoint(p.run.Checkpoint, p.engine, sum, string(p.task.JSON()), settings, people.X,
@@ -293,10 +287,9 @@ func (c *calibration) prune(ctx context.Context, layers []qat.Layer) error {
 	if c.net.recipe.Train.Sparsity == 0 {
 		return nil
 	}
-	infos := make([]quant.LayerInfo, len(layers))
-	for k := range layers {
-		infos[k] = c.net.layers[c.net.index(layers[k].Info.Node)] // in float: after an integer input weights have other units
-	}
+	infos := lists.Map(layers, func(l qat.Layer) quant.LayerInfo {
+		return c.net.layers[c.net.index(l.Info.Node)] // in float: after an integer input weights have other units
+	})
 	scores, err := c.pruningScores(ctx, infos)
 	if err != nil {
 		return err
@@ -316,16 +309,12 @@ func (c *calibration) prune(ctx context.Context, layers []qat.Layer) error {
 
 func (c *calibration) pruningScores(ctx context.Context, layers []quant.LayerInfo) ([][]float64, error) {
 	if c.net.recipe.Train.PruneBy == pruneMagnitude {
-		scores := make([][]float64, len(layers))
-		for i := range layers {
-			scores[i] = lists.Map(layers[i].W, func(w float32) float64 { return math.Abs(float64(w)) })
-		}
-		return scores, nil
+		return lists.Map(layers, func(l quant.LayerInfo) []float64 {
+			return lists.Map(l.W, func(w float32) float64 { return math.Abs(float64(w)) })
+		}), nil
 	}
-	var x []float32
-	for _, ray := range subset(c.source.Rays, qat.Spread(len(c.source.Rays), prunePoints)) {
-		x = append(x, ray.To...)
-	}
+	rays := subset(c.source.Rays, qat.Spread(len(c.source.Rays), prunePoints))
+	x := lists.Join(rays, func(r cohort.Ray) []float32 { return r.To })
 	if len(x) == 0 {
 		return nil, inputError(errors.New("nobody has recourse to measure the sensitivity of weights at: prune by magnitude"))
 	}

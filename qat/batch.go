@@ -41,11 +41,8 @@ type teacherPairs struct {
 }
 
 func newTrainer(s *trainStep) *trainer {
-	t := &trainer{trainStep: s, next: trainBatch{columns: map[string][]float32{}}}
-	for _, term := range s.job.objective.terms() {
-		t.columns = append(t.columns, term.columns...)
-	}
-	return t
+	columns := lists.Join(s.job.objective.terms(), func(t lossTerm) []lossColumn { return t.columns })
+	return &trainer{trainStep: s, columns: columns, next: trainBatch{columns: map[string][]float32{}}}
 }
 
 // replace fills the pools with new points and drops the old ones: a training that goes on from a checkpoint has not

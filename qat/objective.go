@@ -81,12 +81,14 @@ func Objectives() (all []ObjectiveDoc) {
 
 func (o *ObjectiveDoc) terms() []lossTerm {
 	return map[Objective][]lossTerm{
-		Distil:       {marginTerm()},
-		Validity:     {classTerm(validity)},
-		Hinge:        {classTerm(validity), hingeTerm()},
-		Match:        {classTerm(validity), matchTerm()},
-		Group:        {classTerm(labels), groupTerm()},
-		KD:           {classTerm(probabilities)},
+		Distil:   {marginTerm()},
+		Validity: {classTerm(validity)},
+		Hinge:    {classTerm(validity), hingeTerm()},
+		Match:    {classTerm(validity), matchTerm()},
+		Group:    {classTerm(labels), groupTerm()},
+		KD: {classTerm(func(to []float32, p *Points, i int, _ *trainingJob) {
+			copy(to, p.Probabilities[i*len(to):])
+		})},
 		Task:         {classTerm(labels)},
 		RMargin:      {classTerm(labels), hingeTerm()},
 		RConsistency: {memberTerm(), disagreementTerm()},
@@ -193,10 +195,6 @@ func validity(to []float32, p *Points, i int, j *trainingJob) {
 	if labels(to, p, i, j); p.Kind != Factual {
 		to[j.target()] = float32(*j.Eta)
 	}
-}
-
-func probabilities(to []float32, p *Points, i int, _ *trainingJob) {
-	copy(to, p.Probabilities[i*len(to):])
 }
 
 // atRecourse is a column with a weight of the objective at recourse points and 0 at people.

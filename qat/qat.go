@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"math"
 
+	"cfq/internal/lists"
 	"cfq/internal/statistics"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
@@ -48,11 +49,7 @@ type Trained struct {
 
 // Quantized returns the plans of layers.
 func Quantized(layers []Trained) []quant.Layer {
-	plans := make([]quant.Layer, len(layers))
-	for i := range layers {
-		plans[i] = layers[i].Layer
-	}
-	return plans
+	return lists.Map(layers, func(l Trained) quant.Layer { return l.Layer })
 }
 
 // Event is the state after a round.
@@ -194,7 +191,9 @@ func (t *trainer) steps(ctx context.Context, to, from, end int) (float64, error)
 		if t.Steps == 1 {
 			t.Start = loss / float64(t.job.Batch)
 		}
-		t.weigh()
+		if t.lambda = t.job.lambda; t.lambda == 0 {
+			t.lambda = firstLambda * t.Start * math.Exp(min(mostLambda, lambdaGain*(t.cost-t.job.budget)))
+		}
 		sum += loss
 	}
 	return sum / float64(max(1, n)) / float64(t.job.Batch), nil

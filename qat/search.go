@@ -27,14 +27,11 @@ func (l *Layer) units() int {
 	return 1
 }
 
-func (l *Layer) scales() (all []float32) {
+func (l *Layer) scales() []float32 {
 	if l.Widths == nil {
 		return l.Plan.Scales
 	}
-	for i := range l.Widths.Plans {
-		all = append(all, l.Widths.Plans[i].Scales...)
-	}
-	return all
+	return lists.Join(l.Widths.Plans, func(p quant.Layer) []float32 { return p.Scales })
 }
 
 // Names of the values of a search.
@@ -207,27 +204,17 @@ func noiseOf(slots []paramSlot) (n int) {
 
 // gumbel is the noise of a step of a search, its temperature and the weight of the bit cost.
 func (t *trainer) gumbel() map[string][]float32 {
-	noise := make([]float32, noiseOf(t.slots))
-	if len(noise) == 0 {
+	n, rng := noiseOf(t.slots), rand.New(rand.NewPCG(t.job.Seed, 2<<32+uint64(t.Steps)))
+	if n == 0 {
 		return nil
 	}
-	rng := rand.New(rand.NewPCG(t.job.Seed, 2<<32+uint64(t.Steps)))
-	for i := range noise {
-		noise[i] = float32(-math.Log(-math.Log(max(rng.Float64(), rare))))
-	}
+	noise := lists.Make(n, func(int) float32 { return float32(-math.Log(-math.Log(max(rng.Float64(), rare)))) })
 	heat := firstHeat * math.Pow(lastHeat/firstHeat, float64(t.Steps)/float64(t.job.Steps))
 	return map[string][]float32{noiseName: noise, coldName: {float32(1 / heat)}, lambdaName: {float32(t.lambda)}}
 }
 
-func (t *trainer) weigh() {
-	t.lambda = t.job.lambda
-	if t.lambda == 0 {
-		t.lambda = firstLambda * t.Start * math.Exp(min(mostLambda, lambdaGain*(t.cost-t.job.budget)))
-	}
-}
-
 // firstScores are scores at which widths cost the budget on average: they fall evenly with the bits.
-func (l *Layer) firstScores(budget float64) (scores []float32) {
+func (l *Layer) firstScores(budget float64) []float32 {
 	if l.Widths == nil {
 		return nil
 	}
@@ -251,8 +238,5 @@ func (l *Layer) firstScores(budget float64) (scores []float32) {
 		}
 	}
 	p, _ := at(hi)
-	for _, v := range p {
-		scores = append(scores, slices.Repeat([]float32{float32(v)}, l.units())...)
-	}
-	return scores
+	return lists.Join(p, func(v float64) []float32 { return slices.Repeat([]float32{float32(v)}, l.units()) })
 }

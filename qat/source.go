@@ -3,6 +3,7 @@ package qat
 import (
 	"context"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/recourse"
@@ -85,10 +86,6 @@ func (m studentModel) LossGrads(ctx context.Context, x []float32) (margins, g []
 
 // Spread returns at most limit of the numbers below n, evenly spread.
 func Spread(n, limit int) []int {
-	limit = min(n, limit)
-	out := make([]int, 0, max(0, limit))
-	for k := range limit {
-		out = append(out, k*n/limit)
-	}
-	return out
+	limit = max(0, min(n, limit))
+	return lists.Make(limit, func(k int) int { return k * n / limit })
 }

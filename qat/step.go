@@ -271,10 +271,7 @@ func (s *trainStep) run(ctx context.Context, b *trainBatch, rate float64) (float
 	for name, v := range s.drawn {
 		in = append(in, ort.ViewFloats(name, v, int64(len(v))))
 	}
-	into := make([]*graph.Tensor, len(s.spare))
-	for k := range s.spare {
-		into[k] = ort.ViewFloats("", s.spare[k], size)
-	}
+	into := lists.Map(s.spare[:], func(v []float32) *graph.Tensor { return ort.ViewFloats("", v, size) })
 	session, err := s.session(len(b.x) / s.job.dim())
 	if err != nil {
 		return 0, fmt.Errorf("training step: %w", err)

@@ -35,7 +35,15 @@ func CrossLayerEqualize(m *graph.Model, all bool) (*graph.Model, []string, error
 	}
 	settle(pairs, numbers, uneven)
 	if all {
-		settle(pairs, numbers, unequal)
+		// What makes row and column equal, 1 for a dead channel.
+		settle(pairs, numbers, func(rows, columns, _ []float64) []float64 {
+			for i, r := range rows {
+				if rows[i] = math.Sqrt(r / columns[i]); !(rows[i] > 0) || math.IsInf(rows[i], 0) {
+					rows[i] = 1
+				}
+			}
+			return rows
+		})
 	}
 	var done []string
 	touched := map[string]bool{}
@@ -235,14 +243,4 @@ func usual(ranges []float64) float64 {
 		return 1
 	}
 	return ranges[len(ranges)/2]
-}
-
-// unequal returns what makes row and column equal, 1 for a dead channel.
-func unequal(rows, columns, _ []float64) []float64 {
-	for i, r := range rows {
-		if rows[i] = math.Sqrt(r / columns[i]); !(rows[i] > 0) || math.IsInf(rows[i], 0) {
-			rows[i] = 1
-		}
-	}
-	return rows
 }

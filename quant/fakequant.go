@@ -33,7 +33,15 @@ type FakeWeights struct{ Value, Codes, Scale string }
 // The gradient passes straight through rounding, where the rounded ratio is not clipped; that by the scale is exact.
 func (f *Fake) Weights(ratio, scale string, lo, hi *graph.Tensor) FakeWeights {
 	n := f.call(fakeWeight, []string{ratio, scale}, lo, hi)
-	f.Rules[ownDomain+"."+fakeWeight] = throughRounding
+	f.Rules[ownDomain+"."+fakeWeight] = func(c *autodiff.Call, i int) string {
+		switch i {
+		case 0:
+			return c.Op("Mul", []string{unclipped(c), c.Node.Input(1)})
+		case 1:
+			return c.Op("Mul", []string{c.Grad(), c.Node.Outputs[2]})
+		}
+		return ""
+	}
 	return FakeWeights{n.Outputs[0], n.Outputs[2], scale}
 }
 
@@ -47,12 +55,37 @@ func (f *Fake) Weights(ratio, scale string, lo, hi *graph.Tensor) FakeWeights {
 // Reference: Esser et al., Learned Step Size Quantization, 2020, equations 1 to 3.
 func (f *Fake) LearnedSteps(weights, logs string, lo, hi *graph.Tensor) FakeWeights {
 	n := f.call(learnedStep, []string{weights, logs}, lo, hi)
-	f.Rules[ownDomain+"."+learnedStep] = throughStep
+	// The gradient by the weights (input 0) and the logarithm of the scale (input 1) has half the nodes that Div and Exp
+	// make of it, and a step of a small network costs what its nodes cost.
+	f.Rules[ownDomain+"."+learnedStep] = func(c *autodiff.Call, i int) string {
+		switch i {
+		case 0:
+			return unclipped(c)
+		case 1: // ONNX Runtime computes the equal parts of both once
+			return c.Op("Sub", []string{
+				c.Op("Mul", []string{c.Grad(), c.Node.Outputs[0]}), c.Op("Mul", []string{unclipped(c), c.Node.Input(0)}),
+			})
+		}
+		return ""
+	}
 	return FakeWeights{n.Outputs[0], n.Outputs[2], n.Outputs[3]}
 }
 
 func (f *Fake) call(op string, inputs []string, lo, hi *graph.Tensor) *graph.Node {
-	f.define(weightQuantizer(op, f.Model.Opset("")))
+	// The outputs are the quantized weights and, for the gradient, the ratios rounded, before and after clipping.
+	body := &graph.Function{
+		Name: op, Domain: ownDomain, Opsets: []graph.Opset{{Version: f.Model.Opset("")}},
+		Inputs: []string{"v", "s", "lo", "hi"}, Outputs: []string{"y", "r", "q"},
+		Nodes: []*graph.Node{
+			bodyNode("Round", "r", "v"), bodyNode("Max", "above", "r", "lo"), bodyNode("Min", "q", "above", "hi"),
+			bodyNode("Mul", "y", "q", "s"),
+		},
+	}
+	if op == learnedStep {
+		body.Inputs[0], body.Inputs[1], body.Outputs = "w", "log", append(body.Outputs, "s")
+		body.Nodes = append([]*graph.Node{bodyNode("Exp", "s", "log"), bodyNode("Div", "v", "w", "s")}, body.Nodes...)
+	}
+	f.define(body)
 	n := &graph.Node{
 		Op: op, Domain: ownDomain, Name: f.Name("fake_quant"), Inputs: append(inputs, f.Const(lo), f.Const(hi)),
 	}
@@ -118,52 +151,10 @@ func (f *Fake) define(fn *graph.Function) {
 	f.Model.Functions = append(f.Model.Functions, fn)
 }
 
-// weightQuantizer is the body of a call. Its outputs are the quantized weights and, for the gradient, the ratios
-// rounded, before and after clipping.
-func weightQuantizer(op string, opset int64) *graph.Function {
-	f := &graph.Function{
-		Name: op, Domain: ownDomain, Opsets: []graph.Opset{{Version: opset}},
-		Inputs: []string{"v", "s", "lo", "hi"}, Outputs: []string{"y", "r", "q"},
-		Nodes: []*graph.Node{
-			bodyNode("Round", "r", "v"), bodyNode("Max", "above", "r", "lo"), bodyNode("Min", "q", "above", "hi"),
-			bodyNode("Mul", "y", "q", "s"),
-		},
-	}
-	if op == learnedStep {
-		f.Inputs[0], f.Inputs[1], f.Outputs = "w", "log", append(f.Outputs, "s")
-		f.Nodes = append([]*graph.Node{bodyNode("Exp", "s", "log"), bodyNode("Div", "v", "w", "s")}, f.Nodes...)
-	}
-	return f
-}
-
 func unclipped(c *autodiff.Call) string {
 	rounded, codes := c.Node.Outputs[1], c.Node.Outputs[2]
 	to := graph.IntAttr("to", int64(c.Type(codes).DType))
 	return c.Op("Mul", []string{c.Grad(), c.Op("Cast", []string{c.Op("Equal", []string{rounded, codes})}, to)})
-}
-
-func throughRounding(c *autodiff.Call, i int) string {
-	switch i {
-	case 0:
-		return c.Op("Mul", []string{unclipped(c), c.Node.Input(1)})
-	case 1:
-		return c.Op("Mul", []string{c.Grad(), c.Node.Outputs[2]})
-	}
-	return ""
-}
-
-// throughStep is the gradient of LearnedSteps by the weights (input 0) and the logarithm of the scale (input 1). It
-// has half the nodes that Div and Exp make of it, and a step of a small network costs what its nodes cost.
-func throughStep(c *autodiff.Call, i int) string {
-	switch i {
-	case 0:
-		return unclipped(c)
-	case 1: // ONNX Runtime computes the equal parts of both once
-		return c.Op("Sub", []string{
-			c.Op("Mul", []string{c.Grad(), c.Node.Outputs[0]}), c.Op("Mul", []string{unclipped(c), c.Node.Input(0)}),
-		})
-	}
-	return ""
 }
 
 // A quantized model's derivative is zero almost everywhere. What a solver needs is the slope of the function that the
@@ -211,26 +202,36 @@ func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 	}
 	m.SetOpset(ownDomain, 1)
 	for _, name := range []string{fakeQuant, fakeClip} {
-		if rules[ownDomain+"."+name] != nil {
-			m.Functions = append(m.Functions, activationQuantizer(name, m.Opset("")))
+		if rules[ownDomain+"."+name] == nil {
+			continue
 		}
+		f := &graph.Function{
+			Name: name, Domain: ownDomain, Inputs: []string{"x", "s", "z"}, Outputs: []string{"y"},
+			Opsets: []graph.Opset{{Version: m.Opset("")}},
+			Nodes:  []*graph.Node{bodyNode("QuantizeLinear", "q", "x", "s", "z")},
+		}
+		last := "q"
+		if name == fakeClip {
+			f.Inputs, last = append(f.Inputs, "lo", "hi"), "c"
+			f.Nodes = append(f.Nodes, bodyNode("Clip", "c", "q", "lo", "hi"))
+		}
+		f.Nodes = append(f.Nodes, bodyNode("DequantizeLinear", "y", last, "s", "z"))
+		m.Functions = append(m.Functions, f)
 	}
-	rules["Min"] = strictMin
+	// The gradient of a minimum goes to the input that is below all others, to none where inputs tie. A wide input column
+	// is the sum of segments min(x, hi) - lo; where x stands at the end of one, the next one has the slope, and the usual
+	// rule would count it twice.
+	rules["Min"] = func(c *autodiff.Call, i int) string {
+		x := c.Node.Input(i)
+		g := c.Grad()
+		for k, other := range c.Node.Inputs {
+			if k != i {
+				g = c.Op("Where", []string{c.Op("Less", []string{x, other}), g, c.Scalar(x, 0)})
+			}
+		}
+		return g
+	}
 	return rules
-}
-
-func activationQuantizer(name string, opset int64) *graph.Function {
-	f := &graph.Function{
-		Name: name, Domain: ownDomain, Inputs: []string{"x", "s", "z"}, Outputs: []string{"y"},
-		Opsets: []graph.Opset{{Version: opset}}, Nodes: []*graph.Node{bodyNode("QuantizeLinear", "q", "x", "s", "z")},
-	}
-	last := "q"
-	if name == fakeClip {
-		f.Inputs, last = append(f.Inputs, "lo", "hi"), "c"
-		f.Nodes = append(f.Nodes, bodyNode("Clip", "c", "q", "lo", "hi"))
-	}
-	f.Nodes = append(f.Nodes, bodyNode("DequantizeLinear", "y", last, "s", "z"))
-	return f
 }
 
 // throughClip passes the gradient where the quantizer does not saturate: between
@@ -313,18 +314,4 @@ func inside(c *autodiff.Call) string {
 		c.Op("GreaterOrEqual", []string{x, stands(lo)}),
 		c.Op("LessOrEqual", []string{x, stands(hi)}),
 	})
-}
-
-// strictMin gives the gradient of a minimum to the input that is below all others, to none where inputs tie. A wide
-// input column is the sum of segments min(x, hi) - lo; where x stands at the end of one, the next one has the slope,
-// and the usual rule would count it twice.
-func strictMin(c *autodiff.Call, i int) string {
-	x := c.Node.Input(i)
-	g := c.Grad()
-	for k, other := range c.Node.Inputs {
-		if k != i {
-			g = c.Op("Where", []string{c.Op("Less", []string{x, other}), g, c.Scalar(x, 0)})
-		}
-	}
-	return g
 }

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"cfq/internal/lists"
 	"errors"
 	"fmt"
 )
@@ -70,6 +71,20 @@ func (in *Input) Check(dim int) error {
 	return errors.Join(errs...)
 }
 
+// Ranges returns the range of each of dim model inputs, from its first segment to its last; 0 to 0 where it has none.
+func (in *Input) Ranges(dim int) (lo, hi []float32) {
+	lo, hi = make([]float32, dim), make([]float32, dim)
+	for j, c := range in.Columns {
+		if c.Source < 0 || c.Source >= dim { // no layer reads the grid, so nobody has looked
+			continue
+		}
+		if hi[c.Source] = c.Hi; j == 0 || in.Columns[j-1].Source != c.Source {
+			lo[c.Source] = c.Lo
+		}
+	}
+	return lo, hi
+}
+
 // Inner reports whether column j is bounded by its Hi because another segment of its source follows.
 func (in *Input) Inner(j int) bool {
 	return j+1 < len(in.Columns) && in.Columns[j+1].Source == in.Columns[j].Source
@@ -114,11 +129,7 @@ func (in *Input) Reads(x []float32, dim int) []float32 {
 func Reads(act *Act, input *Input, values []float32, rows int) []float32 {
 	switch {
 	case act != nil:
-		out := make([]float32, len(values))
-		for k, v := range values {
-			out[k] = act.Apply(v)
-		}
-		return out
+		return lists.Map(values, act.Apply)
 	case input != nil:
 		return input.Reads(values, len(values)/rows)
 	}

@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 
+	"cfq/internal/lists"
 	"cfq/quant"
 )
 
@@ -81,10 +82,7 @@ type descent struct {
 // curvatures returns the objective's second derivative by every weight, Out x In: sum_u p(u) h_i(u)^2.
 func (d *descent) curvatures(g []float32) []float32 {
 	in, out, n := d.layer.Info.In, d.layer.Info.Out, d.n
-	square := make([]float32, in*n)
-	for k, v := range d.h {
-		square[k] = v * v
-	}
+	square := lists.Map(d.h, func(v float32) float32 { return v * v })
 	p := make([]float32, out*n)
 	for o := range out {
 		row := p[o*n : (o+1)*n]

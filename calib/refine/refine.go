@@ -17,6 +17,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 )
@@ -218,11 +219,7 @@ func newRefinement(layers []Layer, p Points) (*refinement, error) {
 }
 
 func (s *refinement) plans() []quant.Layer {
-	out := make([]quant.Layer, len(s.layers))
-	for l := range s.layers {
-		out[l] = cloned(s.layers[l].Plan)
-	}
-	return out
+	return lists.Map(s.layers, func(l Layer) quant.Layer { return cloned(l.Plan) })
 }
 
 // look runs the model of the plans: it returns the root mean square margin error on the

@@ -10,6 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"cfq/internal/lists"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
@@ -39,13 +40,12 @@ func OpenLatent(ctx context.Context, t *task.Task, e ort.Options) error {
 		return nil
 	}
 	a := &autoencoder{}
-	open := func(key, path string, from, to int) (*onnxio.Map, error) {
+	open := func(key, path string, from, to int) (m *onnxio.Map, err error) {
 		g, err := codec.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("latent.%s: %w", key, err)
 		}
 		sum, err := codec.Fingerprint(g)
-		var m *onnxio.Map
 		if err == nil {
 			m, err = onnxio.OpenMap(ctx, g, e)
 		}
@@ -116,13 +116,7 @@ func OwnDoing(ctx context.Context, full, again recourse.Model, people *task.Peop
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]int, 0, people.N)
-	for i := range people.N {
-		if before[i] > 0 || !(after[i] > 0) {
-			rows = append(rows, i)
-		}
-	}
-	return rows, nil
+	return lists.Where(people.N, func(i int) bool { return before[i] > 0 || !(after[i] > 0) }), nil
 }
 
 // OwnRows is OwnDoing by a model that is not open yet; all people of a task without codes.

@@ -132,9 +132,7 @@ func (s *Source) Taught() int {
 		return len(s.Rays)
 	}
 	people := map[int]bool{}
-	for _, i := range s.Points.Source {
-		people[i] = true
-	}
+	lists.Mark(people, s.Points.Source...)
 	return len(people)
 }
 
@@ -197,13 +195,8 @@ func (s *Source) estimateVD(ctx context.Context, rng *rand.Rand, student *classi
 
 func brokenShare(ctx context.Context, points [][]float32, m *classifier.Model) (float64, error) {
 	margins, err := m.Margins(ctx, slices.Concat(points...))
-	refused := 0.0
-	for _, v := range margins {
-		if !(v > 0) {
-			refused++
-		}
-	}
-	return refused / float64(len(margins)), err
+	refused := lists.Where(len(margins), func(i int) bool { return !(margins[i] > 0) })
+	return float64(len(refused)) / float64(len(margins)), err
 }
 
 // Final returns what holds of the network of plans in the end: the shares of some people's promises that break, and of
@@ -225,13 +218,8 @@ func (s *Source) Final(ctx context.Context, plans []quant.Layer) (vd, rvd, disag
 // Disagreement is the share of the people that a model decides differently from the full-precision model.
 func (s *Source) Disagreement(ctx context.Context, m *classifier.Model) (float64, error) {
 	margins, err := m.Margins(ctx, s.X)
-	differ := 0
-	for i, v := range margins {
-		if v > 0 != (s.Margins[i] > 0) {
-			differ++
-		}
-	}
-	return float64(differ) / float64(max(1, len(s.Margins))), err
+	differ := lists.Where(len(margins), func(i int) bool { return margins[i] > 0 != (s.Margins[i] > 0) })
+	return float64(len(differ)) / float64(max(1, len(s.Margins))), err
 }
 
 // Trial is a short training at a weight of the objective, judged by people who were held out from it.
@@ -241,19 +229,17 @@ type Trial struct {
 	VD       statistics.Float `json:"vd"` // of promises at margin 0.1
 }
 
-// etaTrials are the weights that are tried, each with one in trialShare of the steps.
-//
-// Reference: section CFQ objective.
-func etaTrials() []Trial { return []Trial{{Eta: 0.25}, {Eta: 0.5}, {Eta: 1}, {Eta: 2}} }
-
+// trialShare: a trial has one in so many steps.
 const trialShare = 4
 
 // SweepEta trains on some of the people with several eta, and sets the one that is best for those held out: by
 // accuracy, which L_task + eta L_valid does not measure, and among equals by VD.
+//
+// Reference: section CFQ objective.
 func (s *Source) SweepEta(ctx context.Context, net qat.Network, spec *qat.Spec, own, held []int,
 	tell func(Trial, int, int),
 ) ([]Trial, error) {
-	trials, source := etaTrials(), s.subset(own)
+	trials, source := []Trial{{Eta: 0.25}, {Eta: 0.5}, {Eta: 1}, {Eta: 2}}, s.subset(own)
 	for k := range trials {
 		tell(trials[k], k, len(trials))
 		short := *spec

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/onnxio/graph"
 	"cfq/task"
@@ -58,15 +59,6 @@ func (a *Arch) read(name, sizes string) error {
 		return nil
 	}
 	a.coder = name == "autoencoder"
-	return a.dense(sizes)
-}
-
-// Autoencoder says that a network makes a code of its inputs, and inputs of a code, instead of deciding.
-func (a *Arch) Autoencoder() bool { return a.coder }
-
-func (a *Arch) code() int { return len(a.hidden) - 1 }
-
-func (a *Arch) dense(sizes string) error {
 	for _, s := range strings.Split(sizes, ",") {
 		size, err := numbers(s, 1)
 		if err != nil {
@@ -76,6 +68,11 @@ func (a *Arch) dense(sizes string) error {
 	}
 	return nil
 }
+
+// Autoencoder says that a network makes a code of its inputs, and inputs of a code, instead of deciding.
+func (a *Arch) Autoencoder() bool { return a.coder }
+
+func (a *Arch) code() int { return len(a.hidden) - 1 }
 
 func (a *Arch) convolutions(sizes string) (err error) {
 	if image, rest, ok := strings.Cut(sizes, "/"); ok {
@@ -297,10 +294,9 @@ func (b *netBuilder) node(op, out string, in []string, attrs ...graph.Attr) stri
 }
 
 func (b *netBuilder) random(l *netLayer, gain float64) []string {
-	w := make([]float32, l.out*l.weights())
-	for i := range w {
-		w[i] = float32(b.rng.NormFloat64() * math.Sqrt(gain/float64(l.weights())))
-	}
+	w := lists.Make(l.out*l.weights(), func(int) float32 {
+		return float32(b.rng.NormFloat64() * math.Sqrt(gain/float64(l.weights())))
+	})
 	dims := []int64{int64(l.out), int64(l.in)}
 	for _, k := range l.kernel {
 		dims = append(dims, int64(k))

@@ -18,6 +18,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
@@ -266,14 +267,12 @@ func (f *fit) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, info := range infos {
-		f.net.Layers = append(f.net.Layers, qat.Layer{Info: info, Plan: quant.Layer{Node: info.Node, Float: true}})
-	}
+	f.net.Layers = lists.Map(infos, func(info quant.LayerInfo) qat.Layer {
+		return qat.Layer{Info: info, Plan: quant.Layer{Node: info.Node, Float: true}}
+	})
 	if f.o.Members > 1 {
 		f.result.Members = f.o.Members
-		for k := range f.o.Members {
-			f.net.Members = append(f.net.Members, memberPrefix(k)+logitsName)
-		}
+		f.net.Members = lists.Make(f.o.Members, func(k int) string { return memberPrefix(k) + logitsName })
 	}
 	target := f.task.Target.Index
 	if f.coder != nil {
@@ -349,9 +348,7 @@ func (f *fit) recourse(ctx context.Context, m *classifier.Model, round int) ([]f
 	if err != nil {
 		return nil, err
 	}
-	refused := slices.DeleteFunc(task.AllRows(len(margins)), func(i int) bool {
-		return !(float64(margins[i]) <= f.task.Target.Margin)
-	})
+	refused := lists.Where(len(margins), func(i int) bool { return float64(margins[i]) <= f.task.Target.Margin })
 	rng := rand.New(rand.NewPCG(f.o.Train.Seed, uint64(round)))
 	rng.Shuffle(len(refused), func(i, j int) { refused[i], refused[j] = refused[j], refused[i] })
 	refused = refused[:min(len(refused), mostRecourse)]

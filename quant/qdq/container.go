@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/pass"
 )
@@ -34,10 +35,7 @@ func packed(l *plannedLayer, g rowGroup) *graph.Tensor {
 	in := l.enc.In
 	codes := l.enc.Codes
 	if len(g.rows) < l.enc.Out {
-		codes = nil
-		for _, o := range g.rows {
-			codes = append(codes, l.enc.Codes[o*in:(o+1)*in]...)
-		}
+		codes = lists.RowsAt(codes, in, g.rows)
 	}
 	if g.planes { // uint8 [bits, bytes of a plane, 1]
 		m := (len(codes) + 7) / 8

@@ -79,7 +79,12 @@ func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 	if c, unusual := m.Canonical(); !quantized && unusual == nil {
 		m = c
 	}
-	notes, err := describe(typed(m), !quantized)
+	g := m.Graph().Clone()
+	g.Graph.Values = nil
+	for name, t := range m.Types() {
+		g.Graph.Values = append(g.Graph.Values, graph.Value{Name: name, DType: t.DType, Shape: t.Shape})
+	}
+	notes, err := describe(g, !quantized)
 	if err != nil {
 		return nil, err
 	}
@@ -112,15 +117,6 @@ func describe(m *graph.Model, float bool) ([]LayerNote, error) {
 	return notes, err
 }
 
-func typed(m *onnxio.Model) *graph.Model {
-	g := m.Graph().Clone()
-	g.Graph.Values = nil
-	for name, t := range m.Types() {
-		g.Graph.Values = append(g.Graph.Values, graph.Value{Name: name, DType: t.DType, Shape: t.Shape})
-	}
-	return g
-}
-
 // Quantized reports whether a model holds quantizers or operators on integers.
 func Quantized(m *graph.Model) bool {
 	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
@@ -142,10 +138,11 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			float[infos[i].Output] = &infos[i]
 		}
 	}
-	v, counted, stored := newView(m), map[string]bool{}, m.Graph.Stored()
+	v := &view{m: m, inits: m.Graph.InitMap(), producers: m.Graph.Producers(), consumers: m.Graph.Consumers()}
+	counted, constants := map[string]bool{}, m.Graph.Stored()
 	notes := []LayerNote{}
 	for _, n := range m.Graph.Nodes {
-		if len(n.Outputs) == 0 || stored[n.Outputs[0]] != nil {
+		if len(n.Outputs) == 0 || constants[n.Outputs[0]] != nil {
 			continue
 		}
 		whole, table, info := integerOf(n), v.lookedUp(n), float[n.Outputs[0]]
@@ -169,7 +166,12 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 		}
 		s := v.trace(weight, 0)
 		if n.Op == "MatMulNBits" {
-			s = blocks(n, s)
+			in, out := n.Int("K", 0), n.Int("N", 0)
+			if s == nil || in < 1 || out < 1 {
+				continue
+			}
+			part := storedPart{weights: int(in * out), bits: int(n.Int("bits", 4)), container: "packed, " + n.Op}
+			s = &stored{dims: []int64{in, out}, parts: []storedPart{part}}
 		}
 		switch {
 		case s == nil || len(s.dims) == 0 || s.dims[0] < 1 || info == nil && len(s.dims) != 2 && !conv:
@@ -406,15 +408,6 @@ func (v *view) outerScales(n *graph.Node) (names []string) {
 		}
 	}
 	return names
-}
-
-func blocks(n *graph.Node, packed *stored) *stored {
-	in, out := n.Int("K", 0), n.Int("N", 0)
-	if packed == nil || in < 1 || out < 1 {
-		return nil
-	}
-	part := storedPart{weights: int(in * out), bits: int(n.Int("bits", 4)), container: "packed, " + n.Op}
-	return &stored{dims: []int64{in, out}, parts: []storedPart{part}}
 }
 
 // IntegerWeights is the number of weights from which a dense layer computes faster on integers, the cost of

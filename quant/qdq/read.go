@@ -17,10 +17,6 @@ type view struct {
 	consumers map[string][]*graph.Node
 }
 
-func newView(m *graph.Model) *view {
-	return &view{m: m, inits: m.Graph.InitMap(), producers: m.Graph.Producers(), consumers: m.Graph.Consumers()}
-}
-
 type stored struct {
 	dims    []int64 // of all parts together
 	parts   []storedPart

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -83,10 +84,7 @@ func (w *graphWriter) bias(l *plannedLayer, scale string) string {
 		if len(l.enc.Scales) > 6 && !w.plain {
 			return w.op("Mul", "s", []string{in, scale})
 		}
-		p := make([]float32, len(l.enc.Scales))
-		for o, s := range l.enc.Scales {
-			p[o] = l.enc.InScale * s
-		}
+		p := lists.Map(l.enc.Scales, func(s float32) float32 { return l.enc.InScale * s })
 		if len(p) == 1 {
 			return w.scalar("s", p[0])
 		}
@@ -106,10 +104,9 @@ func perOutput(l *plannedLayer) []graph.Attr {
 // runtime folds at load. A DequantizeLinear here would run at every inference.
 func (w *graphWriter) floatWeights(l *plannedLayer) string {
 	if w.plain {
-		v := make([]float32, len(l.enc.Codes))
-		for i, q := range l.enc.Codes {
-			v[i] = quant.Dequantize(q, l.enc.Scale(i/l.enc.In))
-		}
+		v := lists.Make(len(l.enc.Codes), func(i int) float32 {
+			return quant.Dequantize(l.enc.Codes[i], l.enc.Scale(i/l.enc.In))
+		})
 		return w.kernel(l, w.tensor(graph.FromFloats("w", v, int64(l.enc.Out), int64(l.enc.In))))
 	}
 	codes := w.codes(l, graph.Float)
@@ -178,10 +175,7 @@ func (w *graphWriter) sweep() {
 // once for each input; what makes one tensor of that is folded by the runtime at load.
 func (w *graphWriter) codes(l *plannedLayer, to graph.DType) string {
 	groups, place := l.groups()
-	parts := make([]string, len(groups))
-	for i, g := range groups {
-		parts[i] = w.group(l, g, to)
-	}
+	parts := lists.Map(groups, func(g rowGroup) string { return w.group(l, g, to) })
 	v := parts[0]
 	if len(parts) > 1 {
 		v = w.shared("Concat", "w", parts, graph.IntAttr("axis", 0))
@@ -201,10 +195,7 @@ func (w *graphWriter) group(l *plannedLayer, g rowGroup, to graph.DType) string 
 	w.int2 = w.int2 || t.DType == graph.Int2
 	if g.planes {
 		w.unpacks = true
-		worth := make([]float32, g.bits)
-		for b := range worth {
-			worth[b] = float32(int(1) << b)
-		}
+		worth := lists.Make(g.bits, func(b int) float32 { return float32(int(1) << b) })
 		worth[g.bits-1] *= -1 // two's complement
 		planes := []string{v, w.tensor(graph.FromFloats("v", worth, int64(g.bits), 1)), w.shape(len(g.rows), l.enc.In)}
 		v = w.once(fmt.Sprintf("unpack %q", planes), func() string {
@@ -234,10 +225,7 @@ func (w *graphWriter) indices(v []int) string {
 func isLayer(n *graph.Node) bool { return n.Is("Gemm") || n.Is("Conv") }
 
 func (w *graphWriter) shape(dims ...int) string {
-	n := make([]int64, len(dims))
-	for i, d := range dims {
-		n[i] = int64(d)
-	}
+	n := lists.Map(dims, func(d int) int64 { return int64(d) })
 	return w.tensor(graph.FromInts("n", n, int64(len(n))))
 }
 
@@ -313,10 +301,7 @@ const passLength = 8
 
 func (w *graphWriter) tabular(x string) string {
 	return w.once("tabular", func() string {
-		var parts []string
-		for _, p := range w.parts() {
-			parts = append(parts, w.part(x, p))
-		}
+		parts := lists.Map(w.parts(), func(p columnRun) string { return w.part(x, p) })
 		u := parts[0]
 		if len(parts) > 1 {
 			u = w.op("Concat", "u", parts, graph.IntAttr("axis", 1))

@@ -20,16 +20,25 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 	}
 	for _, p := range plan.Layers {
 		r.Layers = append(r.Layers, Layer{Node: p.Node, Bits: p.MeanBits()})
-		l, w := &r.Layers[len(r.Layers)-1], written(g, p.Node)
-		n := kernelOf(opt, g, w, p.Node)
+		l, at := &r.Layers[len(r.Layers)-1], slices.IndexFunc(g.Nodes, func(n *graph.Node) bool {
+			return (quant.IsLayer(n) || n.Is("Gather")) && quant.NodeName(n) == p.Node
+		})
+		var w, n *graph.Node
+		if at >= 0 {
+			w = g.Nodes[at]
+			n = kernelOf(opt, g, w, p.Node)
+		}
 		if n == nil {
 			r.problem("layer %q is not in the graph that ONNX Runtime runs", p.Node)
 			continue
 		}
-		l.Kernel, l.Fused = n.Op, !qdq.Kernels()[n.Op].Integer()
+		k := qdq.Kernels()[n.Op]
+		l.Kernel, l.Fused = n.Op, !k.Integer()
 		if !p.Float { // a layer behind codes is written for integer arithmetic
 			data := producers[w.Input(0)]
-			l.Fused = runs(n, w, data != nil && data.Is("DequantizeLinear"), inits)
+			integers := data != nil && data.Is("DequantizeLinear")
+			l.Fused = k.Planned() && strings.HasSuffix(n.Op, "Conv") == w.Is("Conv") && n.Is("Gather") == w.Is("Gather") &&
+				k.Integer() == integers && (integers || inits[n.Input(k.Weights[0])] != nil)
 		}
 		if !l.Fused {
 			r.problem("layer %q runs as %s, not on the planned kernel", p.Node, n.Op)
@@ -47,9 +56,6 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 }
 
 func kernelOf(opt, g *graph.Graph, w *graph.Node, name string) *graph.Node {
-	if w == nil {
-		return nil
-	}
 	return cmp.Or(Kernel(opt, name, w.Outputs[0]), Kernel(opt, "", qdq.Behind(g, w)))
 }
 
@@ -73,20 +79,4 @@ func Kernel(optimized *graph.Graph, name, output string) *graph.Node {
 		}
 	}
 	return nil
-}
-
-func written(g *graph.Graph, name string) *graph.Node {
-	i := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool {
-		return (quant.IsLayer(n) || n.Is("Gather")) && quant.NodeName(n) == name
-	})
-	if i < 0 {
-		return nil
-	}
-	return g.Nodes[i]
-}
-
-func runs(n, w *graph.Node, integers bool, inits map[string]*graph.Tensor) bool {
-	k := qdq.Kernels()[n.Op]
-	return k.Planned() && strings.HasSuffix(n.Op, "Conv") == w.Is("Conv") && n.Is("Gather") == w.Is("Gather") &&
-		k.Integer() == integers && (integers || inits[n.Input(k.Weights[0])] != nil)
 }
