@@ -12,7 +12,6 @@ import (
 
 	"cfq/internal/lists"
 	"cfq/quant"
-	"cfq/task"
 )
 
 // rounding rounds one row of weights with a scale into codes (nil: only the error is wanted) and returns the
@@ -89,7 +88,7 @@ func damped(m []float64, n int, share float64) []float64 {
 
 // descending returns the columns from the largest diagonal element to the smallest.
 func descending(m []float64, n int) []int {
-	order := task.AllRows(n)
+	order := lists.Make(n, func(i int) int { return i })
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m[b*n+b], m[a*n+a]) })
 	return order
 }

@@ -16,7 +16,6 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"cfq/internal/lists"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 )
@@ -130,7 +129,10 @@ func gradient(l *quant.LayerInfo, h, g []float32) []float64 {
 // Weights returns, for each layer and weight w (Out x In), the mean over the rows of x of |w dm/dw|: to first order
 // what the target margin m changes by when w becomes zero.
 func Weights(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32) ([][]float64, error) {
-	scores := lists.Map(layers, func(l quant.LayerInfo) []float64 { return make([]float64, l.Params()) })
+	scores := make([][]float64, len(layers))
+	for i := range layers {
+		scores[i] = make([]float64, layers[i].Params())
+	}
 	margin := classifier.Probe{Margin: true}
 	err := observe(ctx, c, layers, x, margin, func(i, _, rows int, h, g []float32) {
 		l := &layers[i]

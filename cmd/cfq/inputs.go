@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/calib/record"
 	"cfq/eval"
 	"cfq/eval/records"
 	"cfq/eval/report"
@@ -18,6 +17,7 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
+	"cfq/ptq/record"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/recourse/promise"

@@ -16,12 +16,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/calib/record"
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
+	"cfq/ptq/record"
 	"cfq/quant"
 	"cfq/task"
 	"cfq/task/draft"

@@ -23,7 +23,7 @@ func table() []folder {
 		{"task", "internal"},
 		{"recourse", "task internal"},
 		{"quant", "onnxio internal"},
-		{"calib", "quant recourse task onnxio internal"},
+		{"calib", "quant recourse onnxio internal"},
 		{"sensitivity", "calib quant onnxio"},
 		{"qat", "quant recourse task onnxio internal"},
 		{"eval", "quant recourse task onnxio internal"},
