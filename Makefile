@@ -38,7 +38,7 @@ test: ort ## run the tests (CFQ_REQUIRE_ORT=1: tests that need ONNX Runtime fail
 	@GOGC=400 $(GO) -C $(TOOLS) test -vet=off $(TESTLINK) -json ./... | $(BUILD)/tools/testlog
 
 long: ort ## simulations of statistics, attacks on gates, many uses of each operator, which take minutes
-	CFQ_LONG=1 $(GO) test -timeout 90m ./eval ./eval/gate ./onnxio/autodiff ./ptq ./recourse
+	CFQ_LONG=1 $(GO) test -timeout 90m ./eval ./eval/gate ./onnxio/autodiff ./ptq ./recourse ./task/...
 	CFQ_LONG=1 $(GO) -C $(TOOLS) test -v ./command -run 'TestAttacks|TestOtherToolsFiles'
 
 lint: ## check the format and run the linters (the first run compiles them)

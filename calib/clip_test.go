@@ -60,7 +60,7 @@ func TestSearchedScales(t *testing.T) {
 	for _, size := range []struct {
 		out, in         int
 		ofGrid, ofDense float64
-	}{{3, 9, 1 + 1e-6, 1.35}, {2, 150, 1.03, 1.2}} {
+	}{{3, 9, 1 + 1e-6, 1.35}, {2, 80, 1.03, 1.2}} {
 		l, s := layerOf(size.out, size.in)
 		r := rand.New(rand.NewPCG(2, 2))
 		for k := range l.W { // heavy tails, so that clipping pays
@@ -100,7 +100,7 @@ func TestSearchedScales(t *testing.T) {
 						for n := range clipSteps + 1 {
 							grid = min(grid, loss(rows, float32(math.Pow(clipMin, float64(n)/clipSteps)*top), f))
 						}
-						for n := 500; n <= 10000; n += 10 - 8*(f.Bits/8) { // of 8 bits the loss is jumpiest
+						for n := 500; n <= 10000; n += 20 - 16*(f.Bits/8) { // of 8 bits the loss is jumpiest
 							dense = min(dense, loss(rows, float32(top*float64(n)/10000), f))
 						}
 						got := loss(rows, scale, f)

@@ -38,7 +38,7 @@ func TestStochasticRounding(t *testing.T) {
 	t.Parallel()
 	l, s := layerOf(3, 5)
 	f := must.Get(quant.FormatOf(8, false))(t)
-	const seeds = 2000
+	const seeds = 600
 	sum := make([]float64, len(l.W))
 	var plain quant.Layer
 	for seed := range seeds {

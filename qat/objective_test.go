@@ -117,7 +117,10 @@ func TestObjectives(t *testing.T) {
 		p := wide(t, 11, -1, logits, compute{bits: 3})
 		p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
 		m := p.written(t, p.plans())
-		for _, doc := range Objectives() {
+		for i, doc := range Objectives() {
+			if (i+logits)%2 == 0 {
+				continue // the other half with the other numbers of logits
+			}
 			if doc.Ensemble || doc.unrolled() || !doc.Full && !doc.Quantized {
 				continue // TestEnsemble, TestMatch; of autoencoders, package fit compares with what the files do
 			}

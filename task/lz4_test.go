@@ -24,7 +24,7 @@ func TestParquetLZ4(t *testing.T) {
 		must.Do(t, err)
 		must.Same(t, want, got)
 	}
-	for i := range file {
+	for i := 0; i < len(file); i += 3 {
 		damaged := bytes.Clone(file)
 		damaged[i] ^= 0x55
 		rows, err := (&Data{}).rows(bytes.NewReader(damaged))

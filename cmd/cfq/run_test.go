@@ -168,7 +168,7 @@ func TestExternalWeightsAreOfTheModel(t *testing.T) {
 	must.Do(t, os.WriteFile(model, must.Get(codec.Marshal(m))(t), 0o600))
 	table, doc := filepath.Join(dir, "r.parquet"), filepath.Join(dir, "r.json")
 	people := []string{model, loans("model.onnx"), "-d", loans("test.csv"), "-t", loans("task.yaml"), "--ort-lib", lib}
-	_, _, err := call(t.Context(), append([]string{"eval", "--sample=20", "--records", table, "--report", "json:" + doc},
+	_, _, err := call(t.Context(), append([]string{"eval", "--sample=5", "--records", table, "--report", "json:" + doc},
 		people...)...)
 	must.Do(t, err)
 	made := must.Get(madeFrom(map[string]string{"model": model, "data": weights}))(t)
@@ -186,7 +186,7 @@ func TestExternalWeightsAreOfTheModel(t *testing.T) {
 	_, _, err = call(t.Context(), "summarize", model, loans("model.onnx"), table, "-t", loans("task.yaml"),
 		"--ort-lib", lib)
 	must.Fail(t, err, "were not made with the files")
-	_, _, err = call(t.Context(), append([]string{"gate", "--max-vd", ".5", "--previous", doc, "--looks-file", "none"},
+	_, _, err = call(t.Context(), append([]string{"gate", "--sample=5", "--max-vd", ".5", "--previous", doc, "--looks-file", "none"},
 		people...)...)
 	must.Fail(t, err, "its original is")
 }

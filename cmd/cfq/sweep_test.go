@@ -25,7 +25,7 @@ func TestSweepStopped(t *testing.T) {
 	dir, inputs := t.TempDir(), []string{loans("model.onnx"), "-d", loans("train.csv"), "-t", loans("task.yaml")}
 	run := func(ctx context.Context, out, workers string, more ...string) (stderr string, err error) {
 		_, stderr, err = call(ctx, slices.Concat([]string{"sweep"}, inputs, []string{
-			"-o", out, "--test", loans("test.csv"), "--methods", "mixed-ptq,ptq", "--budgets", "2,4,5", "--sample", "6",
+			"-o", out, "--test", loans("test.csv"), "--methods", "mixed-ptq,ptq", "--budgets", "2,4,5", "--sample", "3",
 			"--workers", workers,
 		}, more)...)
 		return stderr, err

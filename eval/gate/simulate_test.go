@@ -16,7 +16,7 @@ import (
 // draws is how many samples a simulation takes, and by how much an error rate of 5 % may then be above that by chance
 // (four standard errors).
 func draws() (n int, most float64) {
-	n = 1000
+	n = 800
 	if os.Getenv("CFQ_LONG") == "1" {
 		n = 100000
 	}
@@ -69,7 +69,7 @@ func TestErrorRates(t *testing.T) {
 		{"share", "vd<=0.02", func(rng *rand.Rand) (*eval.Result, *eval.Result) {
 			return broken(binomial(rng, 1500, 0.02), 1500), nil
 		}, 0.03, 0.03},
-		{"one group at the limit", "vd[sex]<=0.05", groups([]float64{0.05, 0, 0, 0}, 800), 0.03, 0.005},
+		{"one group at the limit", "vd[sex]<=0.05", groups([]float64{0.05, 0, 0, 0}, 800), 0.02, 0.005},
 		{"all groups at the limit", "vd[sex]<=0.05", groups([]float64{0.05, 0.05, 0.05, 0.05, 0.05, 0.05}, 800), 0, 0.03},
 		{"gap of two", "gap(vd[sex])<=0.05", groups([]float64{0.1, 0.05}, 1000), 0.002, 0},
 		{"gap of two among four", "gap(vd[sex])<=0.05", groups([]float64{0.1, 0.05, 0.07, 0.08}, 1000), 0, 0},

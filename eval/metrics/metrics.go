@@ -156,11 +156,13 @@ func All() []Metric { return slices.DeleteFunc(Lines(), func(m Metric) bool { re
 
 // By returns the metric with the ID, and false when there is none.
 func By(id string) (Metric, bool) {
-	i := slices.IndexFunc(lines(), func(m Metric) bool { return m.ID == id && m.Name != "" })
-	if i < 0 {
-		return Metric{}, false
+	all := lines()
+	for i := range all { // simulations ask often, and metrics are large
+		if m := &all[i]; m.ID == id && m.Name != "" {
+			return *m, true
+		}
 	}
-	return lines()[i], true
+	return Metric{}, false
 }
 
 // Must is By of an ID that is written in code: it panics when there is no such metric.

@@ -110,8 +110,8 @@ func TestHTMLOrder(t *testing.T) {
 }
 
 func TestVerdictComesFirst(t *testing.T) {
+	d := complete()
 	for _, v := range []gate.Verdict{gate.Pass, gate.Fail, gate.Inconclusive} {
-		d := complete()
 		d.Gate.Verdict = v
 		for view, mark := range map[string]string{"text": "", "md": "# "} {
 			if text := shown(t, Views(), view, d); !strings.HasPrefix(text, mark+string(v)+": ") {

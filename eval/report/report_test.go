@@ -258,8 +258,8 @@ func TestCommandLine(t *testing.T) {
 
 // A one-sided gate at 95 % shows intervals of 90 %.
 func TestSignificant(t *testing.T) {
+	d := complete()
 	for p, want := range map[eval.Float]bool{0.049: true, 0.08: false} {
-		d := complete()
 		d.Result.Settings.Confidence, d.Result.Groups[0].Gaps[0].P = 0.9, p
 		if got := strings.Contains(shown(t, Views(), "text", d), "differs significantly"); got != want {
 			t.Errorf("p = %v: significant is %v", p, got)

@@ -47,7 +47,7 @@ func runFile(t *testing.T, file []byte, x []float32) []float32 {
 func TestAutoencoder(t *testing.T) {
 	t.Parallel()
 	p, tk := scenes(900), numbersTask(t, 12)
-	o := Options{Arch: arch(t, "autoencoder:24,3"), Train: steps(800, 0.02, 64)}
+	o := Options{Arch: arch(t, "autoencoder:24,3"), Train: steps(500, 0.02, 64)}
 	r := trained(t, tk, p, o)
 	if v := r.Validation; v == nil || !(v.Error < 0.4*v.MeanError) || v.Decisions != nil {
 		t.Fatalf("%+v", r.Validation)

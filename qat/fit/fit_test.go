@@ -131,7 +131,7 @@ func TestLogisticRegression(t *testing.T) {
 func TestTrain(t *testing.T) {
 	t.Parallel()
 	p, tk := people(600, 2, xor), numbersTask(t, 2)
-	o := Options{Arch: arch(t, "mlp:16,8"), Train: steps(800, 0.01, 0)}
+	o := Options{Arch: arch(t, "mlp:16,8"), Train: steps(500, 0.01, 0)}
 	r := trained(t, tk, p, o)
 	if r.Validation == nil || r.Validation.Accuracy < 0.95 || r.Validation.AUC < 0.98 || r.Train.Accuracy < 0.95 {
 		t.Errorf("train %+v, validation %+v", r.Train, r.Validation)

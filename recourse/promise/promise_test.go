@@ -154,7 +154,7 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			tk := must.Get(task.Load(path))(t)
 			set := must.Get(constraint.Compile(tk))(t)
-			p := invent(t, tk, 60)
+			p := invent(t, tk, 25)
 			m := linear{w: make([]float32, p.Dim), b: -1.3}
 			for j := range m.w {
 				m.w[j] = float32(math.Sin(float64(3*j + 1)))

@@ -69,6 +69,9 @@ func TestNoCodesInHonestData(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		for _, n := range []int{40, 250, 2000} {
+			if n == 2000 && seed%4 > 0 {
+				continue
+			}
 			columns := honest(rng)
 			for _, name := range slices.Sorted(maps.Keys(columns)) {
 				p := profileOf(n, columns[name])
