@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -46,10 +45,10 @@ func run(m *testing.M) int {
 // unless the script takes CFQ_SET back: that is half of the time that quantize takes.
 // "exits N command..." runs a command that must end with the exit code N. Every hint is one of the table of errors.
 func TestScripts(t *testing.T) {
-	lines, people := bytes.SplitAfter(must.Get(os.ReadFile(loans("train.csv")))(t), []byte("\n")), t.TempDir()
+	people := t.TempDir()
 	few, fewer := filepath.Join(people, "few.csv"), filepath.Join(people, "fewer.csv")
-	must.Do(t, os.WriteFile(few, bytes.Join(lines[:301], nil), 0o600))
-	must.Do(t, os.WriteFile(fewer, bytes.Join(lines[:61], nil), 0o600))
+	must.Do(t, os.WriteFile(few, firstLoans(t, "train.csv", 300), 0o600))
+	must.Do(t, os.WriteFile(fewer, firstLoans(t, "train.csv", 60), 0o600))
 	info, missing := ort.Find("")
 	if missing != nil && os.Getenv("CFQ_REQUIRE_ORT") == "1" {
 		t.Fatal(missing)

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -44,12 +43,9 @@ func otherHeads() map[string]func(b *graph.Builder, z string) string {
 // weights, and refuse a head that they do not know.
 func TestHeads(t *testing.T) {
 	w := newWorkdir(t, "CFQ_SET=refine.rounds=0")
-	call, test, task := w.call, loans("test.csv"), loans("task.yaml")
-	first := make([]int, 60)
-	for i := range first {
-		first[i] = i
-	}
-	w.put("rows.json", must.Get(json.Marshal(first))(t))
+	call, test, task := w.call, "test.csv", loans("task.yaml")
+	w.put(test, firstLoans(t, test, 60))
+	w.put("train.csv", firstLoans(t, "train.csv", 60))
 	counts := func(model, quantized string) (vd, rvd eval.Rate) {
 		t.Helper()
 		var report struct {
@@ -57,20 +53,19 @@ func TestHeads(t *testing.T) {
 				Margins []struct{ VD, RVD eval.Rate } `json:"margins"`
 			} `json:"result"`
 		}
-		w.result(&report, "eval", model, quantized, "-d", test, "-t", task, "--rows", "rows.json", "--other-original",
-			"--margins", "0", "--noise", "0")
+		w.result(&report, "eval", model, quantized, "-d", test, "-t", task, "--other-original", "--margins",
+			"0", "--noise", "0")
 		return report.Result.Margins[0].VD, report.Result.Margins[0].RVD
 	}
 	original := loans("model.onnx")
 	quantize := func(model, out string) {
 		t.Helper()
-		call(0, "quantize", model, "-d", loans("train.csv"), "--set", "calibrate.rows=300", "-t", task,
-			"--budget", "3", "-o", out)
+		call(0, "quantize", model, "-d", "train.csv", "-t", task, "--budget", "3", "--force", "-o", out)
 	}
 	quantize(original, "q.onnx")
 	recourse := func(model string) string {
 		t.Helper()
-		out, _, _ := strings.Cut(call(0, "recourse", model, "-d", test, "-t", task, "--rows", "rows.json"), "time")
+		out, _, _ := strings.Cut(call(0, "recourse", model, "-d", test, "-t", task), "time")
 		return out
 	}
 	found := recourse(original)
@@ -152,7 +147,8 @@ func TestRefused(t *testing.T) {
 // TestNothingToSave: of a logistic regression, quantize says that its few weights are no reason for another file; of
 // one behind a dropout layer that still trains, what to export instead.
 func TestNothingToSave(t *testing.T) {
-	w := newWorkdir(t)
+	w := newWorkdir(t, "CFQ_SET=refine.rounds=0")
+	w.put("test.csv", firstLoans(t, "test.csv", 60))
 	for name, c := range map[string]struct {
 		training bool
 		want     []string
@@ -174,7 +170,7 @@ func TestNothingToSave(t *testing.T) {
 		z := b.Op("Gemm", []string{v, b.Const(graph.FromFloats("w", weights, 20, 1))})
 		b.G.Outputs = []graph.Value{{Name: z, DType: graph.Float}}
 		w.model(name, &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: b.G})
-		out := w.call(2, "quantize", name, "-d", loans("test.csv"), "-t", loans("task.yaml"), "-o", "q.onnx")
+		out := w.call(2, "quantize", name, "-d", "test.csv", "-t", loans("task.yaml"), "-o", "q.onnx")
 		for _, want := range c.want {
 			must.Has(t, out, want)
 		}

@@ -240,7 +240,8 @@ func TestOtherToolsFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorkdir(t)
 	original := loans("model.onnx")
-	people := []string{"-d", loans("test.csv"), "-t", loans("task.yaml"), "--sample", "10"}
+	w.put("test.csv", firstLoans(t, "test.csv", 200))
+	people := []string{"-d", "test.csv", "-t", loans("task.yaml"), "--sample", "10"}
 	have, forms := map[string]counted{}, otherForms()
 	if os.Getenv("CFQ_LONG") != "1" { // one of each kind
 		few := []string{"ort-qdq", "ort-qoperator", "ort-dynamic", "ort-nbits-4", "nncf-weights-int4"}

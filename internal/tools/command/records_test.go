@@ -314,7 +314,7 @@ var written struct { //nolint:gochecknoglobals // the reports take as long as ma
 // returns a folder with them: eval.json, gate.json, compare.json and the same as .html.
 func reports(t *testing.T) *workdir {
 	t.Helper()
-	w := newWorkdir(t)
+	w := newWorkdir(t, "CFQ_SET=refine.rounds=0")
 	written.Do(func() {
 		w.writeReports()
 		written.files = map[string]string{}
@@ -329,19 +329,22 @@ func reports(t *testing.T) *workdir {
 }
 
 func (w *workdir) writeReports() {
-	for _, f := range []string{"model.onnx", "train.csv", "test.csv", "task.yaml", "task.yaml.verified"} {
+	for _, f := range []string{"model.onnx", "task.yaml", "task.yaml.verified"} {
 		w.put(f, must.Get(os.ReadFile(loans(f)))(w))
 	}
+	w.put("train.csv", firstLoans(w, "train.csv", 300))
+	w.put("test.csv", firstLoans(w, "test.csv", 300))
 	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "good.onnx", "-q")
-	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "bad.onnx", "-q", "--method", "ptq")
-	people := []string{"-d", "test.csv", "-t", "task.yaml", "-q", "--margins", "0.1", "--sample", "50"}
+	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "bad.onnx", "-q", "--method", "ptq",
+		"--budget", "3", "--force")
+	people := []string{"-d", "test.csv", "-t", "task.yaml", "-q", "--margins", "0.1", "--sample", "25"}
 	w.call(0, slices.Concat([]string{"eval", "model.onnx", "bad.onnx"}, people, []string{
 		"--by", "sex", "--stress", "tightness", "--perturbation", "0.01", "--latency",
 		"--records", "eval.parquet", "--report", "json:eval.json", "--report", "html:eval.html",
 	})...)
-	w.call(0, slices.Concat([]string{"eval", "model.onnx", "bad.onnx"}, people, []string{"--records", "eval.csv"})...)
+	w.call(0, slices.Concat([]string{"eval", "model.onnx", "bad.onnx"}, people, []string{"--records", "eval.csv", "--noise", "0"})...)
 	w.call(1, "gate", "model.onnx", "bad.onnx", "-d", "test.csv", "-t", "task.yaml", "-q", "--max-vd", "0.02",
-		"--sample", "60", "--check", "vd[sex]<=0.05", "--report", "json:gate.json", "--report", "html:gate.html")
+		"--sample", "25", "--check", "vd[sex]<=0.05", "--report", "json:gate.json", "--report", "html:gate.html")
 	w.call(0, slices.Concat([]string{"compare", "model.onnx", "bad=bad.onnx", "good=good.onnx"}, people, []string{
 		"--report", "json:compare.json", "--report", "html:compare.html",
 	})...)

@@ -27,8 +27,7 @@ func streaming(t *testing.T, flags ...string) *exec.Cmd {
 
 func loanRows(t *testing.T) (header string, rows []string) {
 	t.Helper()
-	text := must.Get(os.ReadFile(loans("test.csv")))(t)
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(string(firstLoans(t, "test.csv", 300)), "\n"), "\n")
 	for i, line := range lines[1:] {
 		rows = append(rows, fmt.Sprintf("%d,%s", i, line))
 	}
@@ -53,7 +52,9 @@ func TestStreamPartition(t *testing.T) {
 	must.Same(t, len(rows)+1, len(whole))
 
 	dir := t.TempDir()
-	file := streaming(t, "-d", loans("test.csv"), "-o", filepath.Join(dir, "promises.csv"), "-q")
+	data := filepath.Join(dir, "data.csv")
+	put(t, data, firstLoans(t, "test.csv", len(rows)))
+	file := streaming(t, "-d", data, "-o", filepath.Join(dir, "promises.csv"), "-q")
 	must.Do(t, file.Run())
 	promises := must.Get(os.ReadFile(filepath.Join(dir, "promises.csv")))(t)
 	for i, line := range strings.Split(strings.TrimSuffix(string(promises), "\n"), "\n") {
@@ -72,7 +73,7 @@ func TestStreamPartition(t *testing.T) {
 	must.Same(t, want, answers(t, all(mixed), "--stream", "--keep", "id", "--workers", "3")[1:])
 
 	var parts []string
-	for part := range slices.Chunk(rows, 300) {
+	for part := range slices.Chunk(rows, 100) {
 		parts = append(parts, answers(t, strings.NewReader(strings.Join(part, "\n")), "--stream", "--keep", "id", "--columns",
 			header)...)
 	}

@@ -35,6 +35,13 @@ func loans(name string) string {
 	return path
 }
 
+// firstLoans are the first people of a file of the synthetic example.
+func firstLoans(t testing.TB, name string, n int) []byte {
+	t.Helper()
+	lines := bytes.SplitAfter(must.Get(os.ReadFile(loans(name)))(t), []byte("\n"))
+	return bytes.Join(lines[:n+1], nil)
+}
+
 func (w *workdir) path(name string) string { return filepath.Join(w.dir, name) }
 
 func (w *workdir) put(name string, data []byte) {
