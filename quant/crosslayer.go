@@ -202,16 +202,39 @@ func (p *equalPair) ranges(rows, columns []float64) (ofRows, ofColumns []float64
 	return ofRows, ofColumns
 }
 
-// unevenRange is the ratio of row to column from which a channel is equalized always, and levelRange that from which
-// others of its pair are, too. No channel of ordinary networks comes to 5 by the measure of uneven.
-const unevenRange, levelRange = 50, 4
+// MayBeUneven says whether some channel of a canonical model differs by more than any of an ordinary network, so that
+// equalizing all may help.
+func MayBeUneven(m *graph.Model) (bool, error) {
+	layers, err := FindLayers(m)
+	if err != nil {
+		return false, err
+	}
+	numbers := map[string][]float64{}
+	pairs, err := equalPairs(m.Graph, layers, numbers)
+	return slices.ContainsFunc(pairs, func(p *equalPair) bool {
+		rows, columns := p.ranges(numbers[p.a.Weight], numbers[p.b.Weight])
+		_, far := unevenBy(rows, columns, numbers[p.a.Bias])
+		return far > ordinaryRange
+	}), err
+}
 
-// uneven returns powers of two. A channel is uneven where its row or its column is much larger than those of other
+// unevenRange is the ratio of row to column from which a channel is equalized always, and levelRange that from which
+// others of its pair are, too. No channel of ordinary networks comes to ordinaryRange by the measure of uneven.
+const unevenRange, levelRange, ordinaryRange = 50, 4, 5
+
+func uneven(rows, columns, biases []float64) []float64 {
+	factors, far := unevenBy(rows, columns, biases)
+	if far > unevenRange {
+		return factors
+	}
+	return slices.Repeat([]float64{1}, len(rows))
+}
+
+// unevenBy returns powers of two, and the largest ratio. A channel is uneven where its row or its column is much larger than those of other
 // channels, which then lose their bits to it, and the other of the two is not. Ranges are compared with their median,
 // and the bias counts as a weight: values between the layers have its size, too.
-func uneven(rows, columns, biases []float64) []float64 {
-	none := slices.Repeat([]float64{1}, len(rows))
-	factors, far := slices.Clone(none), 0.0
+func unevenBy(rows, columns, biases []float64) (factors []float64, far float64) {
+	factors = slices.Repeat([]float64{1}, len(rows))
 	for i, b := range biases {
 		rows[i] = max(rows[i], math.Abs(b))
 	}
@@ -230,10 +253,7 @@ func uneven(rows, columns, biases []float64) []float64 {
 		}
 		factors[i], far = math.Exp2(math.Round(math.Log2(s))), max(far, d*d)
 	}
-	if far > unevenRange {
-		return factors
-	}
-	return none
+	return factors, far
 }
 
 // usual is the median of those that are not zero.
