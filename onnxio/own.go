@@ -19,38 +19,25 @@ func (m *Model) FileTypes() []string { return m.elements.Types() }
 // Coarse is how many times further than of float32 results of the file may lie from the model's.
 func (m *Model) Coarse() float64 { return m.elements.Coarse() }
 
-// FileDecisions runs the file, in a session of File, on rows of its inputs. They are the output that decides or, where
-// that is none, its label, nil where there is none of both. Outputs are read as they are: a Cast behind them would make
-// ONNX Runtime leave out their rounding.
+// FileDecisions runs the file, in a session of File, on rows of its inputs: the output that decides or, where that is
+// none, its label; nil where there is none of both. Outputs are read as they are: a Cast behind them would make ONNX
+// Runtime leave out their rounding.
 func (m *Model) FileDecisions(ctx context.Context, s *ort.Session, x []float32) (p []float64, label bool, err error) {
-	in, err := m.FileFeed(x)
-	if err != nil {
-		return nil, false, err
-	}
-	outputs, decides := m.File().Graph.Outputs, m.decision.Output
-	if label = !m.File().Graph.IsOutput(decides); label {
-		producers := m.File().Graph.Producers()
-		if i := slices.IndexFunc(outputs, func(v graph.Value) bool {
+	outputs, producers := m.File().Graph.Outputs, m.File().Graph.Producers()
+	at := slices.Index(graph.Names(outputs), m.decision.Output)
+	if label = at < 0; label {
+		at = slices.IndexFunc(outputs, func(v graph.Value) bool {
 			path, err := behind(producers, v.Name)
-			return err == nil && path.best != nil && path.output == decides
-		}); i >= 0 {
-			decides = outputs[i].Name
-		}
+			return err == nil && path.best != nil && path.output == m.decision.Output
+		})
 	}
-	var names []string
-	var into []*graph.Tensor
-	for i, to := range m.FileRoom(len(x) / m.dim) {
-		if name := outputs[i].Name; to != nil || name == decides {
-			names, into = append(names, name), append(into, to)
-		}
+	in, err := m.FileFeed(x)
+	if err != nil || at < 0 {
+		return nil, label, err
 	}
-	i := slices.Index(names, decides)
-	if i < 0 {
-		return nil, label, nil
-	}
-	out, err := s.RunInto(ctx, in, into, names...)
+	out, err := s.RunInto(ctx, in, m.FileRoom(len(x)/m.dim))
 	if err == nil {
-		p, err = out[i].Numbers()
+		p, err = out[at].Numbers()
 	}
 	return p, label, err
 }

@@ -19,8 +19,9 @@ import (
 func Measured(ctx context.Context, c *classifier.Model, x []float32, layers, formats int,
 	open func(layer, format int) (*classifier.Model, error),
 ) ([][]float64, error) {
-	ref, err := c.Margins(ctx, x)
-	if err != nil {
+	full := c.With(c.Graph()) // without the rounding of a file in other numbers, which is none of a layer's
+	ref, err := full.Margins(ctx, x)
+	if err = errors.Join(err, full.Close()); err != nil {
 		return nil, err
 	}
 	out := make([][]float64, layers)

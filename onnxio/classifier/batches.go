@@ -214,9 +214,7 @@ func (c *Model) SeparateRows(ctx context.Context) error {
 	if c.mixing != nil {
 		c.o.Batch = 1
 	}
-	if c.file != nil {
-		c.file.apart = -1 // these were no people
-	}
+	c.apart = -1 // these were no people
 	return nil
 }
 

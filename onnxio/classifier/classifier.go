@@ -60,7 +60,9 @@ type Model struct {
 	sessions map[string]*ort.Session
 	network  *reluNetwork // once it has been read
 	mixing   *Mixing
-	file     *servedFile // nil where the graph is the file
+
+	file  *onnxio.Model // without a step in front of it, where margins are the file's; nil where they are the graph's
+	apart float64       // the largest difference of both that was seen; -1 without any
 }
 
 // New prepares m to be run, and checks that the target class exists.
@@ -88,7 +90,7 @@ func New(m *onnxio.Model, o Options) (*Model, error) {
 	}
 	c.logits, c.classes = c.Head()
 	if c.Converted() {
-		c.file = &servedFile{Model: c.WithoutInputTransform(), apart: -1}
+		c.file, c.apart = c.WithoutInputTransform(), -1
 	}
 	return c, nil
 }
@@ -372,7 +374,14 @@ func affineNode(n *graph.Node, moving []int) bool {
 // Inputs returns what rows x become in front of the file's own input: x itself, unless there is a step in front of the
 // model, see [onnxio.Model.Behind].
 func (c *Model) Inputs(ctx context.Context, x []float32) ([]float32, error) {
-	return c.Value(ctx, x, c.FileInput())
+	name := c.FileInput()
+	if name == c.Input().Name {
+		return x, nil
+	}
+	n, _ := c.PerRow(name)
+	build := func() (*graph.Model, error) { return c.withGradients([]string{name}, nil, nil) }
+	out, err := c.run(ctx, "inputs", build, x, []want{{name: name, size: n}})
+	return slices.Concat(out...), err
 }
 
 // SameAnswers fails where labels of the file are not what margins decide of rows x, or are not the original's, of that

@@ -6,92 +6,63 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 )
 
-// servedFile is the file of a model whose graph is a copy of it in float32. The copy gives gradients; margins are those
-// of the file, which serves.
-type servedFile struct {
-	*onnxio.Model // without a step in front of it
-
-	mu    sync.Mutex
-	apart float64 // the largest difference of margins that was seen; -1 without any
-}
-
-// Rounding says what judges, where that is not the graph, and how far margins of people were apart; "" where it is, or
-// nobody was judged.
+// Rounding says what judges, where that is not the graph but the file, of which the graph is a copy in float32 that
+// gives gradients, and how far margins of people were apart; "" where it is the graph, or nobody was judged.
 func (c *Model) Rounding() string {
-	if c.file == nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.file == nil || c.apart < 0 {
 		return ""
 	}
-	c.file.mu.Lock()
-	defer c.file.mu.Unlock()
-	if c.file.apart < 0 {
-		return ""
-	}
-	return fmt.Sprintf("the file computes in %s and judges as it is: its margins differ by up to %.2g from those of its "+
-		"float32 copy, which gives gradients", strings.Join(c.FileTypes(), " and "), c.file.apart)
+	return fmt.Sprintf("the file works in %s and judges as it is: its margins differ by up to %.2g from those of its "+
+		"float32 copy, which gives gradients", strings.Join(c.FileTypes(), " and "), c.apart)
 }
 
 // byFile gives logits, or margins, among what the graph gave for one batch the margins of the file.
 func (c *Model) byFile(ctx context.Context, x []float32, wants []want, out [][]float32) error {
 	named := func(name string) int { return slices.IndexFunc(wants, func(w want) bool { return w.name == name }) }
-	margins, logits, limits := named(marginName), named(c.logits), named(c.Limit())
-	if c.file == nil || margins < 0 && logits < 0 {
+	at, size, target, limits := named(c.logits), c.classes, c.target, -1
+	if at < 0 {
+		at, size, target, limits = named(marginName), 1, 1, named(c.Limit())
+	}
+	if c.file == nil || at < 0 {
 		return nil
 	}
-	in, rows, run := [][]float32{x}, len(x)/c.Dim(), max(len(x)/c.Dim(), c.Fixed())
-	if c.FileInput() != c.Input().Name {
-		s, err := c.session("front", c.inFront)
-		if err != nil {
-			return err
-		}
-		in[0] = nil
-		if err := c.runBatch(ctx, s, x, []want{{name: c.FileInput(), size: c.file.Dim()}}, in); err != nil {
-			return err
-		}
+	in, err := c.Inputs(ctx, x)
+	if err != nil {
+		return err
 	}
 	s, err := c.session("file", func() (*graph.Model, error) { return c.file.File(), nil })
 	if err != nil {
 		return err
 	}
-	in[0] = append(slices.Clip(in[0]), make([]float32, (run-rows)*c.file.Dim())...)
-	p, label, err := c.file.FileDecisions(ctx, s, in[0])
-	if err != nil || len(p) < run {
+	rows, run := len(x)/c.Dim(), max(len(x)/c.Dim(), c.Fixed())
+	p, label, err := c.file.FileDecisions(ctx, s, append(slices.Clip(in), make([]float32, (run-rows)*c.file.Dim())...))
+	if err != nil || p == nil {
 		return err
 	}
 	apart, n := 0.0, len(p)/run
 	for r := range rows {
-		var before, after float32
-		if logits >= 0 {
-			z := out[logits][r*c.classes : (r+1)*c.classes]
-			before = margin(z, c.target)
-			after = c.marginOf(p[r*n:(r+1)*n], label, before)
-			setMargin(z, c.target, after)
-		} else {
-			before = out[margins][r]
-			if after = c.marginOf(p[r*n:(r+1)*n], label, before); limits >= 0 {
-				after = min(after, out[limits][r])
-			}
-			out[margins][r] = after
+		z := out[at][r*size : (r+1)*size]
+		before := margin(z, target)
+		after := c.marginOf(p[r*n:(r+1)*n], label, before)
+		if limits >= 0 {
+			after = min(after, out[limits][r])
 		}
+		setMargin(z, target, after)
 		if d := math.Abs(float64(after - before)); d > apart {
 			apart = d
 		}
 	}
-	c.file.mu.Lock()
-	defer c.file.mu.Unlock()
-	c.file.apart = max(c.file.apart, apart)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.apart = max(c.apart, apart)
 	return nil
-}
-
-func (c *Model) inFront() (*graph.Model, error) {
-	m := c.Graph().Clone()
-	m.Graph.Outputs = []graph.Value{{Name: c.FileInput()}}
-	return m, nil
 }
 
 // marginOf is the margin by a row of the file's own output, of which the copy's is copied. Where probabilities are near

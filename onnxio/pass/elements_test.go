@@ -29,21 +29,6 @@ func typed(of graph.DType) *graph.Model {
 	return m
 }
 
-// within returns the model of float32 between Casts from and to another type.
-func within(of graph.DType) *graph.Model {
-	m := typed(graph.Float)
-	in, out := &m.Graph.Inputs[0], &m.Graph.Outputs[0]
-	m.Graph.Rename("x", "inner")
-	in.Name, in.DType = "x", of
-	b := graph.NewBuilder(m.Graph, "")
-	out.Name, out.DType = b.Op("Cast", []string{out.Name}, graph.IntAttr("to", int64(of))), of
-	first := &graph.Node{
-		Op: "Cast", Inputs: []string{"x"}, Outputs: []string{"inner"}, Attrs: []graph.Attr{graph.IntAttr("to", 1)},
-	}
-	m.Graph.Nodes = append([]*graph.Node{first}, m.Graph.Nodes...)
-	return m
-}
-
 func TestElementTypes(t *testing.T) {
 	engine, ctx := orttest.Need(t), context.Background()
 	x := []float32{1, -0.5, 2, 0, 0.25, -3}
@@ -57,7 +42,7 @@ func TestElementTypes(t *testing.T) {
 			given := typed(of)
 			if of == graph.BFloat16 { // which ONNX Runtime's CPU hardly computes in
 				must.Fail(t, must.Err(onnxio.FromGraph(ctx, given, engine)), `node "n_MatMul"`)
-				given = within(of)
+				return
 			}
 			m := must.Get(onnxio.FromGraph(ctx, given, engine))(t)
 			must.Same(t, graph.Float, m.Input().DType)
