@@ -24,12 +24,7 @@ import (
 //
 // Reference: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, 2019, section 4.1.
 func CrossLayerEqualize(m *graph.Model, all bool) (*graph.Model, []string, error) {
-	layers, err := FindLayers(m)
-	if err != nil {
-		return nil, nil, err
-	}
-	numbers := map[string][]float64{}
-	pairs, err := equalPairs(m.Graph, layers, numbers)
+	pairs, numbers, err := equalPairs(m)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,9 +110,14 @@ type equalPair struct {
 	factor []float64 // by which channels of a have been divided
 }
 
-// equalPairs finds the pairs, and fills in the numbers of their layers' constants, in double precision, so that many
-// rounds cost one rounding.
-func equalPairs(g *graph.Graph, layers []LayerInfo, numbers map[string][]float64) (pairs []*equalPair, err error) {
+// equalPairs finds the pairs, and the numbers of their layers' constants, in double precision, so that many rounds cost
+// one rounding.
+func equalPairs(m *graph.Model) (pairs []*equalPair, numbers map[string][]float64, err error) {
+	layers, err := FindLayers(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, numbers := m.Graph, map[string][]float64{}
 	readers, inits := g.Consumers(), g.InitMap()
 	alone := func(name string) bool { return name == "" || len(readers[name]) == 1 && !g.IsOutput(name) }
 	byWeight := map[string]LayerInfo{}
@@ -128,7 +128,7 @@ func equalPairs(g *graph.Graph, layers []LayerInfo, numbers map[string][]float64
 				numbers[l.Bias], err = inits[l.Bias].Doubles()
 			}
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func equalPairs(g *graph.Graph, layers []LayerInfo, numbers map[string][]float64
 			pairs = append(pairs, &equalPair{a: a, b: b, factor: slices.Repeat([]float64{1}, a.Out)})
 		}
 	}
-	return pairs, nil
+	return pairs, numbers, nil
 }
 
 // soleReader follows a value to the only layer that reads it, and returns the name of its weights, "" where there is no
@@ -205,12 +205,7 @@ func (p *equalPair) ranges(rows, columns []float64) (ofRows, ofColumns []float64
 // MayBeUneven says whether some channel of a canonical model differs by more than any of an ordinary network, so that
 // equalizing all may help.
 func MayBeUneven(m *graph.Model) (bool, error) {
-	layers, err := FindLayers(m)
-	if err != nil {
-		return false, err
-	}
-	numbers := map[string][]float64{}
-	pairs, err := equalPairs(m.Graph, layers, numbers)
+	pairs, numbers, err := equalPairs(m)
 	return slices.ContainsFunc(pairs, func(p *equalPair) bool {
 		rows, columns := p.ranges(numbers[p.a.Weight], numbers[p.b.Weight])
 		_, far := unevenBy(rows, columns, numbers[p.a.Bias])

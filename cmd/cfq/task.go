@@ -207,7 +207,14 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 		}
 	}
 	if f.scores != "" {
-		if known.Scores, err = f.verify(ctx, e, args[1], in, rows); err != nil {
+		if in.files == nil {
+			return cli.Usagef("give the model after the task file", "--scores needs the MODEL that has them")
+		}
+		s, err := readScores(ctx, f.scores, f.rows)
+		if err == nil {
+			known.Scores, err = in.compare(ctx, e, args[1], s)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,22 +20,10 @@ import (
 	"cfq/task/draft"
 )
 
-func (f *taskFlags) verify(
-	ctx context.Context, e *env, path string, in *opened, rows task.ReadOptions,
-) (*draft.Verification, error) {
-	if path == "" {
-		return nil, cli.Usagef("give the model after the task file", "--scores needs the MODEL that has them")
-	}
-	s, err := readScores(ctx, f.scores, rows)
-	if err != nil {
-		return nil, err
-	}
-	return in.compare(ctx, e, path, s)
-}
-
-// readScores reads the scores that a model's owner has of rows of the data.
-func readScores(ctx context.Context, path string, rows task.ReadOptions) (*draft.Scores, error) {
-	if err := cli.Input("scores", path); err != nil {
+// readScores reads the scores that a model's owner has of rows of the data, of which the flag selects some.
+func readScores(ctx context.Context, path, selected string) (*draft.Scores, error) {
+	rows, err := readSelection(selected)
+	if err = cmp.Or(err, cli.Input("scores", path)); err != nil {
 		return nil, err
 	}
 	s, err := draft.ReadScores(ctx, path)
@@ -139,8 +128,6 @@ func recordedEvidence(taskPath string, in *opened, sum string) (known draft.Evid
 		known.Other = path + " is about another encoding than the task file's"
 	case i < 0:
 		known.Other = path + " is about another original"
-	case !all.List[i].Verified():
-		known.Other = "the scores of " + path + " do not verify it"
 	case all.List[i].Accuracy > 0 && all.List[i].Accuracy != in.task.Target.Accuracy:
 		known.Other = path + " is about another target.accuracy"
 	default:
@@ -153,11 +140,7 @@ func recordedEvidence(taskPath string, in *opened, sum string) (known draft.Evid
 // scored adds to what is known of the encoding the scores that the original's owner has of rows of the data. Scores
 // that contradict it are an error.
 func (d *evaluation) scored(ctx context.Context, path string, known *draft.Evidence) error {
-	rows, err := readSelection(d.f.rows)
-	if err != nil {
-		return err
-	}
-	s, err := readScores(ctx, path, rows)
+	s, err := readScores(ctx, path, d.f.rows)
 	if err != nil {
 		return err
 	}

@@ -63,6 +63,8 @@ func (e *Evidence) State() (state, why string) {
 		return Contradicted, stated + "not the model's on " + rows
 	case accuracy == Verified || v != nil && v.Accuracy > 0:
 		return Verified, "the model's accuracy is the one that the task file states"
+	case v != nil:
+		return Unverified, fmt.Sprintf("%d of %d rows with scores tell something: want %d or more", v.Telling, v.Rows, MinScores)
 	case e.Other != "":
 		return Unverified, e.Other
 	case accuracy == Unverified:
