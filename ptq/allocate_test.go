@@ -140,9 +140,9 @@ func marginError(t *testing.T, full *classifier.Model, tk *task.Task, onnx []byt
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	const slack, resolution, largest = 1.1, 0.02, 0.35
-	networks := 1
+	networks, budgets := 1, []float64{2, 4, 8}
 	if long() {
-		networks = 60
+		networks, budgets = 60, []float64{2, 3, 4, 6, 8}
 	}
 	tk, ctx := sparseTask(t), context.Background()
 	uniform := mustRecipe(CFPTQ, "allocate.rule=uniform", "allocate.unit=per-layer")
@@ -165,7 +165,7 @@ func TestBudgets(t *testing.T) {
 			}
 			c := must.Get(calibrate(ctx, m, tk, train, o, Run{}))(t)
 			least := math.Inf(1)
-			for _, budget := range []float64{2, 3, 4, 6, 8} {
+			for _, budget := range budgets {
 				r := must.Get(c.quantize(ctx, budget))(t)
 				e := marginError(t, full, tk, r.Model, x)
 				if o.Allocate.Rule == allocatorExact {

@@ -104,7 +104,7 @@ func TestQuantizeNetworks(t *testing.T) {
 		"tokens, recourse":   {tokens, mustRecipe(CFPTQ, four, "refine.rounds=1"), 0.9, floatGemms},
 		"tokens, trained":    {tokens, mustRecipe("cfq-qat", four, "train.steps=160"), 0.95, floatGemms},
 	} {
-		if !slices.Contains([]string{"conv, by shape", "conv, recourse", "tokens, on integer", "tokens, recourse"}, name) &&
+		if !slices.Contains([]string{"conv, by shape", "conv, recourse", "tokens, on integer"}, name) &&
 			!long() {
 			continue
 		}

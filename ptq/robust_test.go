@@ -43,7 +43,11 @@ func TestDeployments(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	vary := calib.Variation{Rounding: 1, Jitter: 0.02, Seed: 1}
-	for _, o := range []Recipe{mustRecipe("ptq"), mustRecipe(CFPTQ, "refine.rounds=1")} {
+	recipes := []Recipe{mustRecipe(CFPTQ, "refine.rounds=1")}
+	if long() {
+		recipes = append(recipes, mustRecipe("ptq"))
+	}
+	for _, o := range recipes {
 		a, people := calibratedLoans(t, 60, o, 1)
 		nominal := must.Get(a.quantize(ctx, 4))(t)
 		other := vary

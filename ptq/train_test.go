@@ -120,12 +120,12 @@ func TestTrained(t *testing.T) {
 		}
 	}
 	o := mustRecipe("cfq-qat", "allocate.budget=3", "calibrate.rows=30", "refine.rounds=0")
-	o.Train.Optimizer = qat.Optimizer{Steps: 160, Batch: 32, LearningRate: 4e-3, Seed: 1}
+	o.Train.Optimizer = qat.Optimizer{Steps: 96, Batch: 32, LearningRate: 4e-3, Seed: 1}
 	r := f.quantize(t, o, Run{Promises: promises})
 	if long() && !bytes.Equal(r.Model, f.quantize(t, o, Run{Workers: 2, Promises: promises}).Model) {
 		t.Error("two workers wrote other bytes than one")
 	}
-	checkTraining(t, r, 60, 160, qat.Distil)
+	checkTraining(t, r, 60, 96, qat.Distil)
 	o.Train.LearningRate = 1e-12 // each round has other points: only what stays as it is can be compared with
 	still := f.quantize(t, o, Run{Promises: promises})
 	if got, most := losses(r), 0.8*losses(still); !(got < most) {
