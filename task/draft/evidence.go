@@ -68,7 +68,7 @@ func (e *Evidence) State() (state, why string) {
 	case e.Other != "":
 		return Unverified, e.Other
 	case accuracy == Unverified:
-		return Unverified, fmt.Sprintf("%s not told from chance on %s: want %d or more", stated, rows, minAccuracyRows)
+		return Unverified, fmt.Sprintf("%snot told from chance on %s: want %d or more", stated, rows, minAccuracyRows)
 	}
 	return Unverified, "no scores of the model's owner have been compared"
 }
