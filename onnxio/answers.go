@@ -180,18 +180,14 @@ func lead(z []float64) float64 {
 	return z[len(z)-1] - z[len(z)-2]
 }
 
-// slack is how far, relative to 1 and a logit, rounding moves the point where a label changes.
-func (m *Model) slack() float64 {
+func (m *Model) agrees(l label, logits [][]float64, anywhere bool) error {
+	class := m.classes(l.rows, logits)
+	slack := 1e-4 * m.Coarse() // how far, relative to 1 and a logit, rounding moves the point where a label changes
 	if slices.ContainsFunc(m.base.Graph.Nodes, func(n *graph.Node) bool {
 		return strings.Contains(n.Op, "QuantizeLinear") || strings.HasPrefix(n.Op, "QLinear")
 	}) {
-		return 0.1
+		slack = 0.1
 	}
-	return 1e-4 * m.Coarse()
-}
-
-func (m *Model) agrees(l label, logits [][]float64, anywhere bool) error {
-	class, slack := m.classes(l.rows, logits), m.slack()
 	low, high := math.Inf(-1), math.Inf(1) // the label changes between these differences of two logits
 	worst, at := 0.0, 0
 	for i, text := range l.rows {

@@ -243,7 +243,11 @@ func (m *Model) readHead(ctx context.Context, e logitPath) error {
 	}
 	h.at = h.raw
 	h.decision.Meaning, h.certain, h.decision.Reason = judge(p, e)
-	h.unit, h.steps = within(p, 0, 1), h.decision.Meaning == Unknown && hard(p) && m.stepped(e.output)
+	last := decider(m.graph.Graph, e.output) // tells a decision from what is saturated on all rows that were tried
+	h.unit, h.steps = within(p, 0, 1), h.decision.Meaning == Unknown && hard(p) && last != nil && slices.Contains([]string{
+		"Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Where", "Sign", "Round", "Floor",
+		"Ceil", "ArgMax", "Hardmax", "OneHot",
+	}, last.Op)
 	if found, ok := m.inGraph(seen, p); ok && h.unit {
 		h.prob = found
 	}
@@ -494,15 +498,6 @@ func decider(g *graph.Graph, output string) *graph.Node {
 		n = producers[n.Input(i)]
 	}
 	return n
-}
-
-// stepped tells a decision from what is saturated on all rows that were tried.
-func (m *Model) stepped(output string) bool {
-	n := decider(m.graph.Graph, output)
-	return n != nil && slices.Contains([]string{
-		"Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Where", "Sign", "Round", "Floor",
-		"Ceil", "ArgMax", "Hardmax", "OneHot",
-	}, n.Op)
 }
 
 // inGraph looks for a value of the graph that holds the log-odds of the probabilities p.

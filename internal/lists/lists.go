@@ -22,6 +22,11 @@ func Map[T, U any](list []T, of func(T) U) []U {
 // Join returns what of makes of each element of list, one after the other.
 func Join[T, U any](list []T, of func(T) []U) []U { return slices.Concat(Map(list, of)...) }
 
+// Filter returns the elements of list that is holds for.
+func Filter[T any](list []T, is func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !is(v) })
+}
+
 // Where returns the numbers below n that is holds for, ascending.
 func Where(n int, is func(i int) bool) []int {
 	out := make([]int, 0, n)

@@ -258,35 +258,33 @@ func pools() []Operator {
 			out := averagePoolType(c)
 			return append(out, single(graph.Int64, out[0].Shape)...)
 		}),
-		unary("AveragePool", averagePool).of(averagePoolType),
+		// Each element of g/count is added up in its window. Every channel is an image of its own: one kernel of ones serves
+		// all.
+		unary("AveragePool", func(c *Call) string {
+			ws := c.poolWindows()
+			g := c.Grad()
+			kernel, image := []int64{1, 1}, []int64{1, 1}
+			for i, w := range ws {
+				if c.Node.Int("count_include_pad", 0) != 0 && w.end > w.declared {
+					return c.Fail("spatial axis %d: ceil_mode adds a window that reaches past the padding, and "+
+						"count_include_pad does not say by what to divide it", i)
+				}
+				kernel, image = append(kernel, w.kernel), append(image, w.image)
+			}
+			ones := c.ones(g, kernel)
+			if c.Node.Int("count_include_pad", 0) != 0 || !slices.ContainsFunc(ws, window.padded) {
+				g = c.scale(g, 1/float64(product(graph.Fixed(kernel...)).Size))
+			} else { // the elements of each window that the image has
+				g = c.div(g, c.Op("Conv", []string{c.ones(g, image), ones}, c.moving(ws, stride, dilation)...))
+			}
+			one := c.Op("Reshape", []string{g, c.b.vector(append([]int64{-1, 1}, sizes(results(ws))...)...)})
+			return c.reshapeLike(c.spreadKernel(one, ones, ws), c.x())
+		}).of(averagePoolType),
 		unary("GlobalAveragePool", mean).of(globalPoolType),
 		unary("GlobalMaxPool", func(c *Call) string {
 			return c.shared(c.Grad(), c.y(), axesFrom(2, c.Type(c.x())))
 		}).of(globalPoolType),
 	}
-}
-
-// averagePool adds each element of g/count up in its window. Every channel is an
-// image of its own: one kernel of ones serves all.
-func averagePool(c *Call) string {
-	ws := c.poolWindows()
-	g := c.Grad()
-	kernel, image := []int64{1, 1}, []int64{1, 1}
-	for i, w := range ws {
-		if c.Node.Int("count_include_pad", 0) != 0 && w.end > w.declared {
-			return c.Fail("spatial axis %d: ceil_mode adds a window that reaches past the padding, and "+
-				"count_include_pad does not say by what to divide it", i)
-		}
-		kernel, image = append(kernel, w.kernel), append(image, w.image)
-	}
-	ones := c.ones(g, kernel)
-	if c.Node.Int("count_include_pad", 0) != 0 || !slices.ContainsFunc(ws, window.padded) {
-		g = c.scale(g, 1/float64(product(graph.Fixed(kernel...)).Size))
-	} else { // the elements of each window that the image has
-		g = c.div(g, c.Op("Conv", []string{c.ones(g, image), ones}, c.moving(ws, stride, dilation)...))
-	}
-	one := c.Op("Reshape", []string{g, c.b.vector(append([]int64{-1, 1}, sizes(results(ws))...)...)})
-	return c.reshapeLike(c.spreadKernel(one, ones, ws), c.x())
 }
 
 func (w window) padded() bool { return w.begin > 0 || w.end > 0 }

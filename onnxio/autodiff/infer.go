@@ -129,9 +129,22 @@ func (b *gradientBuilder) ints(name string, depth int) (elements, bool) {
 		}
 	case "Slice":
 		from, ok := get(0)
-		if ok {
-			return b.sliced(n, from)
+		if !ok {
+			return elements{}, false
 		}
+		c := b.call(n)
+		c.types = single(graph.Int64, graph.Fixed(int64(len(from.dims))))
+		var cuts []cut
+		if attempt(func() { cuts = c.cuts() }) != nil || len(cuts) > 1 {
+			return elements{}, false
+		}
+		for _, k := range cuts {
+			out := elements{}
+			out.dims = lists.Make(int(k.count), func(i int) graph.Dim { return from.dims[k.start+int64(i)*k.step] })
+			out.constant = from.constant || fixed(out.dims)
+			from = out
+		}
+		return from, true
 	case "Gather":
 		from, ok := get(0)
 		at, known := get(1)
@@ -192,22 +205,6 @@ func computed(n *graph.Node, x, y elements) (elements, bool) {
 		}
 	}
 	return out, true
-}
-
-func (b *gradientBuilder) sliced(n *graph.Node, from elements) (elements, bool) {
-	c := b.call(n)
-	c.types = single(graph.Int64, graph.Fixed(int64(len(from.dims))))
-	var cuts []cut
-	if attempt(func() { cuts = c.cuts() }) != nil || len(cuts) > 1 {
-		return elements{}, false
-	}
-	for _, k := range cuts {
-		out := elements{}
-		out.dims = lists.Make(int(k.count), func(i int) graph.Dim { return from.dims[k.start+int64(i)*k.step] })
-		out.constant = from.constant || fixed(out.dims)
-		from = out
-	}
-	return from, true
 }
 
 func tensorInts(t *graph.Tensor) (elements, bool) {

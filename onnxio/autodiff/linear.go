@@ -8,7 +8,20 @@ import (
 
 func linear() []Operator {
 	return []Operator{
-		{Name: "Gemm", need: 2, infer: gemmType, grads: []Rule{
+		{Name: "Gemm", need: 2, infer: func(c *Call) []graph.Type {
+			a, b := c.types[0].Shape, c.types[1].Shape
+			c.failIf(len(a) != 2 || len(b) != 2, "factors %v and %v are not matrices", c.types[0], c.types[1])
+			rows, k := a[0], a[1]
+			if c.Node.Int("transA", 0) != 0 {
+				rows, k = k, rows
+			}
+			k2, cols := b[0], b[1]
+			if c.Node.Int("transB", 0) != 0 {
+				k2, cols = cols, k2
+			}
+			c.failIf(k.Size >= 0 && k2.Size >= 0 && k != k2, "factors %v and %v do not fit", c.types[0], c.types[1])
+			return single(c.types[0].DType, graph.Shape{rows, cols})
+		}, grads: []Rule{
 			func(c *Call, _ int) string {
 				transB := c.Node.Int("transB", 0)
 				if c.Node.Int("transA", 0) != 0 {
@@ -24,7 +37,61 @@ func linear() []Operator {
 			},
 			func(c *Call, _ int) string { return c.scale(c.Grad(), c.float("beta", 1)) },
 		}},
-		{Name: "MatMul", need: 2, infer: matmulType, grads: []Rule{matmulA, matmulB}},
+		{Name: "MatMul", need: 2, infer: func(c *Call) []graph.Type {
+			a, b := slices.Clone(c.types[0].Shape), slices.Clone(c.types[1].Shape)
+			c.failIf(len(a) == 0 || len(b) == 0, "factors %v and %v: a scalar is no matrix", c.types[0], c.types[1])
+			ra, rb := len(a), len(b)
+			if ra == 1 {
+				a = graph.Shape{one(), a[0]}
+			}
+			if rb == 1 {
+				b = graph.Shape{b[0], one()}
+			}
+			k, k2 := a[len(a)-1], b[len(b)-2]
+			c.failIf(k.Size >= 0 && k2.Size >= 0 && k.Size != k2.Size, "factors %v and %v do not fit", c.types[0], c.types[1])
+			out := broadcast(a[:len(a)-2], b[:len(b)-2])
+			if ra > 1 {
+				out = append(out, a[len(a)-2])
+			}
+			if rb > 1 {
+				out = append(out, b[len(b)-1])
+			}
+			return single(c.types[0].DType, out)
+		}, grads: []Rule{func(c *Call, _ int) string {
+			ra, rb := c.ranks()
+			switch {
+			case ra == 1 && rb == 1:
+				return c.mul(c.Grad(), c.in(1))
+			case ra == 2 && rb == 2:
+				return c.gemm(c.Grad(), c.in(1), 0, 1)
+			}
+			_, b, g := c.matrices()
+			da := c.op("MatMul", g, c.transposed(b))
+			if ra == 1 {
+				da = c.op("Squeeze", da, c.b.vector(-2))
+			}
+			return da
+		}, func(c *Call, _ int) string {
+			ra, rb := c.ranks()
+			switch {
+			case ra == 1 && rb == 1:
+				return c.mul(c.Grad(), c.in(0))
+			case ra == 2 && rb == 2:
+				return c.gemm(c.in(0), c.Grad(), 1, 0)
+			case ra > 2 && rb == 2: // one product over all batch axes instead of a batch of them and a sum
+				k, m := c.Type(c.in(1)).Shape[0].Size, c.Type(c.in(1)).Shape[1].Size
+				if k > 0 && m > 0 {
+					rows := func(v string, n int64) string { return c.op("Reshape", v, c.b.vector(-1, n)) }
+					return c.gemm(rows(c.in(0), k), rows(c.Grad(), m), 1, 0)
+				}
+			}
+			a, _, g := c.matrices()
+			db := c.op("MatMul", c.transposed(a), g)
+			if rb == 1 {
+				db = c.op("Squeeze", db, c.b.vector(-1))
+			}
+			return db
+		}}},
 	}
 }
 
@@ -35,44 +102,6 @@ func (c *Call) gemm(a, b string, transA, transB int64) string {
 
 func (c *Call) ranks() (a, b int) {
 	return len(c.Type(c.in(0)).Shape), len(c.Type(c.in(1)).Shape)
-}
-
-func matmulA(c *Call, _ int) string {
-	ra, rb := c.ranks()
-	switch {
-	case ra == 1 && rb == 1:
-		return c.mul(c.Grad(), c.in(1))
-	case ra == 2 && rb == 2:
-		return c.gemm(c.Grad(), c.in(1), 0, 1)
-	}
-	_, b, g := c.matrices()
-	da := c.op("MatMul", g, c.transposed(b))
-	if ra == 1 {
-		da = c.op("Squeeze", da, c.b.vector(-2))
-	}
-	return da
-}
-
-func matmulB(c *Call, _ int) string {
-	ra, rb := c.ranks()
-	switch {
-	case ra == 1 && rb == 1:
-		return c.mul(c.Grad(), c.in(0))
-	case ra == 2 && rb == 2:
-		return c.gemm(c.in(0), c.Grad(), 1, 0)
-	case ra > 2 && rb == 2: // one product over all batch axes instead of a batch of them and a sum
-		k, m := c.Type(c.in(1)).Shape[0].Size, c.Type(c.in(1)).Shape[1].Size
-		if k > 0 && m > 0 {
-			rows := func(v string, n int64) string { return c.op("Reshape", v, c.b.vector(-1, n)) }
-			return c.gemm(rows(c.in(0), k), rows(c.Grad(), m), 1, 0)
-		}
-	}
-	a, _, g := c.matrices()
-	db := c.op("MatMul", c.transposed(a), g)
-	if rb == 1 {
-		db = c.op("Squeeze", db, c.b.vector(-1))
-	}
-	return db
 }
 
 func (c *Call) matrices() (a, b, g string) {
@@ -99,41 +128,4 @@ func (c *Call) swapped(a string, i, j int64) string {
 func (c *Call) transposed(a string) string {
 	r := int64(len(c.Type(a).Shape))
 	return c.swapped(a, r-2, r-1)
-}
-
-func gemmType(c *Call) []graph.Type {
-	a, b := c.types[0].Shape, c.types[1].Shape
-	c.failIf(len(a) != 2 || len(b) != 2, "factors %v and %v are not matrices", c.types[0], c.types[1])
-	rows, k := a[0], a[1]
-	if c.Node.Int("transA", 0) != 0 {
-		rows, k = k, rows
-	}
-	k2, cols := b[0], b[1]
-	if c.Node.Int("transB", 0) != 0 {
-		k2, cols = cols, k2
-	}
-	c.failIf(k.Size >= 0 && k2.Size >= 0 && k != k2, "factors %v and %v do not fit", c.types[0], c.types[1])
-	return single(c.types[0].DType, graph.Shape{rows, cols})
-}
-
-func matmulType(c *Call) []graph.Type {
-	a, b := slices.Clone(c.types[0].Shape), slices.Clone(c.types[1].Shape)
-	c.failIf(len(a) == 0 || len(b) == 0, "factors %v and %v: a scalar is no matrix", c.types[0], c.types[1])
-	ra, rb := len(a), len(b)
-	if ra == 1 {
-		a = graph.Shape{one(), a[0]}
-	}
-	if rb == 1 {
-		b = graph.Shape{b[0], one()}
-	}
-	k, k2 := a[len(a)-1], b[len(b)-2]
-	c.failIf(k.Size >= 0 && k2.Size >= 0 && k.Size != k2.Size, "factors %v and %v do not fit", c.types[0], c.types[1])
-	out := broadcast(a[:len(a)-2], b[:len(b)-2])
-	if ra > 1 {
-		out = append(out, a[len(a)-2])
-	}
-	if rb > 1 {
-		out = append(out, b[len(b)-1])
-	}
-	return single(c.types[0].DType, out)
 }

@@ -22,7 +22,29 @@ func reductions() []Operator {
 		reduce("ReduceLogSumExp", func(c *Call) string {
 			return c.mul(c.kept(c.Grad()), c.op("Exp", c.sub(c.x(), c.kept(c.y()))))
 		}),
-		{Name: "ReduceProd", infer: reduceType, expand: reduceProd},
+		// The halves of an axis are multiplied until one element is left: exact where elements are 0.
+		{Name: "ReduceProd", infer: reduceType, expand: func(c *Call) string {
+			axes := c.axes()
+			y := c.x()
+			for _, axis := range axes {
+				at := axis
+				part := func(from, to int64) string { return c.slice(y, []int64{from}, []int64{to}, []int64{at}) }
+				n := c.Type(y).Shape[axis].Size
+				c.failIf(n < 1, "axis %d of %v is not of a constant size", axis, c.Type(y))
+				for n > 1 {
+					h := n / 2
+					half := c.mul(part(0, h), part(h, 2*h))
+					if n%2 > 0 {
+						half = c.Op("Concat", []string{half, part(2*h, n)}, graph.IntAttr("axis", at))
+					}
+					y, n = half, n-h
+				}
+			}
+			if c.Node.Int("keepdims", 1) == 0 && len(axes) > 0 {
+				y = c.op("Squeeze", y, c.b.vector(axes...))
+			}
+			return y
+		}},
 		{Name: "ArgMax", infer: argType},
 		{Name: "ArgMin", infer: argType},
 	}
@@ -102,30 +124,6 @@ func reduced(s graph.Shape, axes []int64, keep bool) graph.Shape {
 		}
 	}
 	return out
-}
-
-// reduceProd multiplies the halves of an axis until one element is left: exact where elements are 0.
-func reduceProd(c *Call) string {
-	axes := c.axes()
-	y := c.x()
-	for _, axis := range axes {
-		at := axis
-		part := func(from, to int64) string { return c.slice(y, []int64{from}, []int64{to}, []int64{at}) }
-		n := c.Type(y).Shape[axis].Size
-		c.failIf(n < 1, "axis %d of %v is not of a constant size", axis, c.Type(y))
-		for n > 1 {
-			h := n / 2
-			half := c.mul(part(0, h), part(h, 2*h))
-			if n%2 > 0 {
-				half = c.Op("Concat", []string{half, part(2*h, n)}, graph.IntAttr("axis", at))
-			}
-			y, n = half, n-h
-		}
-	}
-	if c.Node.Int("keepdims", 1) == 0 && len(axes) > 0 {
-		y = c.op("Squeeze", y, c.b.vector(axes...))
-	}
-	return y
 }
 
 // softmaxes lists the normalised exponentials. Before opset 13 the names meant

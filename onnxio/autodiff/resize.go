@@ -18,7 +18,24 @@ func resizes() []Operator {
 				s[r.axis] = graph.Dim{Size: r.out}
 			}
 			return single(c.types[0].DType, s)
-		}, expand: resize},
+		}, expand: func(c *Call) string {
+			axes := c.resizes()
+			c.failIf(c.Node.Int("antialias", 0) != 0, "antialias has no gradient rule")
+			y, mode := c.x(), c.Node.Text("mode", "nearest")
+			for _, r := range axes {
+				at := c.coordinates(r)
+				switch mode {
+				case "nearest":
+					from := lists.Map(at, func(x float64) int64 { return min(max(c.nearest(x), 0), r.in-1) })
+					y = c.Op("Gather", []string{y, c.b.vector(from...)}, graph.IntAttr("axis", r.axis))
+				case "linear", "cubic":
+					y = c.along(y, r.axis, c.weights(mode, r, at), r.out)
+				default:
+					return c.Fail("mode %s", mode)
+				}
+			}
+			return y
+		}},
 		{Name: "DepthToSpace", infer: depthToSpaceType, expand: func(c *Call) string {
 			s, b := c.blocks()
 			n, h, w := s[1].Size/(b*b), s[2].Size, s[3].Size
@@ -108,25 +125,6 @@ func (c *Call) floats(i int) ([]float64, error) {
 		return nil, fmt.Errorf("input %d (%q) is %w", i, name, errVariable)
 	}
 	return t.Numbers()
-}
-
-func resize(c *Call) string {
-	axes := c.resizes()
-	c.failIf(c.Node.Int("antialias", 0) != 0, "antialias has no gradient rule")
-	y, mode := c.x(), c.Node.Text("mode", "nearest")
-	for _, r := range axes {
-		at := c.coordinates(r)
-		switch mode {
-		case "nearest":
-			from := lists.Map(at, func(x float64) int64 { return min(max(c.nearest(x), 0), r.in-1) })
-			y = c.Op("Gather", []string{y, c.b.vector(from...)}, graph.IntAttr("axis", r.axis))
-		case "linear", "cubic":
-			y = c.along(y, r.axis, c.weights(mode, r, at), r.out)
-		default:
-			return c.Fail("mode %s", mode)
-		}
-	}
-	return y
 }
 
 func (c *Call) coordinates(r resized) []float64 {

@@ -25,7 +25,24 @@ func shaping() []Operator {
 		{Name: "CastLike", need: 2, grads: []Rule{castBack}, infer: func(c *Call) []graph.Type {
 			return single(c.types[1].DType, c.types[0].Shape)
 		}},
-		{Name: "Reshape", need: 2, infer: reshapeType, grads: []Rule{back}},
+		{Name: "Reshape", need: 2, infer: func(c *Call) []graph.Type {
+			in, want := c.types[0].Shape, c.shapeIn(1)
+			out, free := slices.Clone(want), -1
+			for i, d := range want {
+				switch {
+				case d.Size == 0 && c.Node.Int("allowzero", 0) == 0:
+					c.failIf(i >= len(in), "shape %v copies an axis that %v does not have", sizes(want), c.types[0])
+					out[i] = in[i]
+				case d.Size == -1 && d.Param == "":
+					free = i
+				}
+			}
+			if free >= 0 {
+				others := slices.Delete(slices.Clone(out), free, free+1)
+				out[free] = quotient(in, others)
+			}
+			return single(c.types[0].DType, out)
+		}, grads: []Rule{back}},
 		{Name: "Flatten", infer: func(c *Call) []graph.Type {
 			s := c.types[0].Shape
 			axis := c.Node.Int("axis", 1)
@@ -135,25 +152,6 @@ func (c *Call) shapeIn(i int) graph.Shape {
 	return append(graph.Shape{}, e.dims...)
 }
 
-func reshapeType(c *Call) []graph.Type {
-	in, want := c.types[0].Shape, c.shapeIn(1)
-	out, free := slices.Clone(want), -1
-	for i, d := range want {
-		switch {
-		case d.Size == 0 && c.Node.Int("allowzero", 0) == 0:
-			c.failIf(i >= len(in), "shape %v copies an axis that %v does not have", sizes(want), c.types[0])
-			out[i] = in[i]
-		case d.Size == -1 && d.Param == "":
-			free = i
-		}
-	}
-	if free >= 0 {
-		others := slices.Delete(slices.Clone(out), free, free+1)
-		out[free] = quotient(in, others)
-	}
-	return single(c.types[0].DType, out)
-}
-
 func (c *Call) repeats() []int64 {
 	v, _ := c.constInts(1, "repeats")
 	if rank := len(c.types[0].Shape); len(v) != rank || slices.ContainsFunc(v, func(r int64) bool { return r < 0 }) {
@@ -186,7 +184,23 @@ func constants() []Operator {
 
 func indexing() []Operator {
 	return []Operator{
-		{Name: "Concat", infer: concatType, grads: []Rule{part}, variadic: true},
+		{Name: "Concat", infer: func(c *Call) []graph.Type {
+			t := c.types[0]
+			axis := normal(c.Node.Int("axis", 0), len(t.Shape))
+			sum := graph.Dim{}
+			for i, u := range c.types {
+				c.failIf(len(u.Shape) != len(t.Shape), "input %q is %v, which does not go with %v", c.Node.Inputs[i], u, t)
+				if u.Shape[axis].Size < 0 {
+					sum.Size = -1
+				} else if sum.Size >= 0 {
+					sum.Size += u.Shape[axis].Size
+				}
+			}
+			if len(c.types) == 1 {
+				sum = t.Shape[axis]
+			}
+			return single(t.DType, replaced(t.Shape, axis, sum))
+		}, grads: []Rule{part}, variadic: true},
 		{Name: "Split", infer: func(c *Call) []graph.Type {
 			s := c.types[0].Shape
 			axis := normal(c.Node.Int("axis", 0), len(s))
@@ -253,7 +267,31 @@ func indexing() []Operator {
 			s := c.types[0].Shape
 			axis := normal(c.Node.Int("axis", 0), len(s))
 			return single(c.types[0].DType, slices.Concat(graph.Shape{}, s[:axis], c.types[1].Shape, s[axis+1:]))
-		}, grads: []Rule{ungathered}},
+			// g is added up along the axis, with the indices as a list. Its shape is then that of a Gather by the list. Constant
+			// places that differ need no sums.
+		}, grads: []Rule{func(c *Call, _ int) string {
+			axis := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape))
+			g, idx := c.Grad(), c.in(1)
+			if len(c.Type(idx).Shape) != 1 {
+				idx = c.op("Reshape", idx, c.b.vector(-1))
+				g = c.reshapeLike(g, c.Op("Gather", []string{c.x(), idx}, graph.IntAttr("axis", axis)))
+			}
+			if e, known := c.b.ints(idx, 32); known && e.constant {
+				at, size := sizes(e.dims), c.Type(c.x()).Shape[axis].Size
+				seen := map[int64]bool{}
+				for i, k := range at {
+					if k < 0 {
+						at[i] = k + size
+					}
+					c.failIf(size >= 0 && (at[i] < 0 || at[i] >= size), "index %d into axis %d of %v", k, axis, c.Type(c.x()))
+					seen[at[i]] = true
+				}
+				if len(seen) == len(at) && size > 0 && size <= largestConstant {
+					return placed(c, g, axis, at, size)
+				}
+			}
+			return addUp(c, c.b.filled(c.x(), 0), g, idx, axis)
+		}}},
 		unary("GatherElements", func(c *Call) string {
 			return c.scatter(c.b.filled(c.x(), 0), c.in(1), c.Grad(), c.Node.Int("axis", 0))
 		}).of(func(c *Call) []graph.Type { return single(c.types[0].DType, c.types[1].Shape) }).needing(2),
@@ -365,32 +403,6 @@ func (c *Call) unmirrored(mode string, pads []int64) string {
 	return g
 }
 
-// ungathered adds g up along the axis, with the indices as a list. The shape of g is then that of a
-// Gather by the list. Constant places that differ need no sums.
-func ungathered(c *Call, _ int) string {
-	axis := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape))
-	g, idx := c.Grad(), c.in(1)
-	if len(c.Type(idx).Shape) != 1 {
-		idx = c.op("Reshape", idx, c.b.vector(-1))
-		g = c.reshapeLike(g, c.Op("Gather", []string{c.x(), idx}, graph.IntAttr("axis", axis)))
-	}
-	if e, known := c.b.ints(idx, 32); known && e.constant {
-		at, size := sizes(e.dims), c.Type(c.x()).Shape[axis].Size
-		seen := map[int64]bool{}
-		for i, k := range at {
-			if k < 0 {
-				at[i] = k + size
-			}
-			c.failIf(size >= 0 && (at[i] < 0 || at[i] >= size), "index %d into axis %d of %v", k, axis, c.Type(c.x()))
-			seen[at[i]] = true
-		}
-		if len(seen) == len(at) && size > 0 && size <= largestConstant {
-			return placed(c, g, axis, at, size)
-		}
-	}
-	return addUp(c, c.b.filled(c.x(), 0), g, idx, axis)
-}
-
 // addUp adds the i-th part of g along axis to the part of onto that the i-th index names.
 func addUp(c *Call, onto, g, idx string, axis int64) string {
 	others := slices.DeleteFunc(axesFrom(0, c.Type(g)), func(a int64) bool { return a == axis })
@@ -472,22 +484,4 @@ func (c *Call) pads() []int64 {
 		out[n], out[int64(r)+n] = v[i], v[len(axes)+i]
 	}
 	return out
-}
-
-func concatType(c *Call) []graph.Type {
-	t := c.types[0]
-	axis := normal(c.Node.Int("axis", 0), len(t.Shape))
-	sum := graph.Dim{}
-	for i, u := range c.types {
-		c.failIf(len(u.Shape) != len(t.Shape), "input %q is %v, which does not go with %v", c.Node.Inputs[i], u, t)
-		if u.Shape[axis].Size < 0 {
-			sum.Size = -1
-		} else if sum.Size >= 0 {
-			sum.Size += u.Shape[axis].Size
-		}
-	}
-	if len(c.types) == 1 {
-		sum = t.Shape[axis]
-	}
-	return single(t.DType, replaced(t.Shape, axis, sum))
 }

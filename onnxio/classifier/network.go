@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -100,12 +101,8 @@ func (c *Model) cut() (cut *graph.Model, units []reluUnit, why string) {
 	kept := g.Nodes[:0:0]
 	g.Outputs = nil
 	for _, n := range g.Nodes {
-		var moving []int // the node's inputs that depend on the model's
-		for i, in := range n.Inputs {
-			if moves[in] {
-				moving = append(moving, i)
-			}
-		}
+		// The node's inputs that depend on the model's.
+		moving := lists.Where(len(n.Inputs), func(i int) bool { return moves[n.Inputs[i]] })
 		if !needed[n] {
 			continue
 		}

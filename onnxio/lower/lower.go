@@ -139,7 +139,11 @@ func (f *Signature) lower(ctx context.Context, r *graph.Rewriter, o ort.Options)
 	r.Repeat(func(n *graph.Node) bool {
 		return n.Is("Identity") && !low.Graph.IsOutput(n.Outputs[0]) && r.Bypass(n)
 	})
-	f.keep(low.Graph)
+	low.Graph.Prune()
+	low.Graph.Inputs = lists.Filter(low.Graph.Inputs, func(v graph.Value) bool {
+		return v.Name == f.input || low.Graph.Init(v.Name) != nil
+	})
+	low.Graph.Values = nil // types of values that may be gone: a run shows those that are there
 	if err := low.Graph.Check(); err != nil {
 		return fmt.Errorf("lowered model: %w", err)
 	}
@@ -200,12 +204,7 @@ func (f *Signature) outputs(g *graph.Graph) {
 	}
 	needed := f.file.Graph.Needed(slices.DeleteFunc(graph.Names(g.Outputs), func(v string) bool { return !lost(v) })...)
 	g.Outputs = slices.DeleteFunc(g.Outputs, func(v graph.Value) bool { return lost(v.Name) })
-	var zone []*graph.Node
-	for _, n := range f.file.Graph.Nodes {
-		if needed[n] && lost(n.Outputs[0]) {
-			zone = append(zone, n)
-		}
-	}
+	zone := lists.Filter(f.file.Graph.Nodes, func(n *graph.Node) bool { return needed[n] && lost(n.Outputs[0]) })
 	f.back = append(cloned(zone), f.back...)
 	uses := used(zone)
 	for _, t := range f.file.Graph.Inits {
@@ -232,10 +231,4 @@ func labels(g *graph.Graph) []string {
 		}
 	}
 	return nil
-}
-
-func (f *Signature) keep(g *graph.Graph) {
-	g.Prune()
-	g.Inputs = slices.DeleteFunc(g.Inputs, func(v graph.Value) bool { return v.Name != f.input && g.Init(v.Name) == nil })
-	g.Values = nil // types of values that may be gone: a run shows those that are there
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -161,13 +162,8 @@ func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options
 	input := low.Graph.DataInputs()[0]
 	batch := cmp.Or(max(0, int(input.Shape[0].Size)), 64)
 	x := f.Rows(batch)
-	var names []string
 	produced := f.file.Graph.Producers()
-	for _, v := range low.Graph.Outputs {
-		if produced[v.Name] != nil {
-			names = append(names, v.Name)
-		}
-	}
+	names := lists.Filter(graph.Names(low.Graph.Outputs), func(name string) bool { return produced[name] != nil })
 	if len(names) == 0 {
 		return nil
 	}

@@ -93,7 +93,11 @@ func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, err
 	}
 	z.ranges()
 	z.categories()
-	z.finalize()
+	categorical := func(c int) bool { return len(z.columns[c].domain) > 0 }
+	z.classify(func(n *graph.Node) bool {
+		return z.leaves(n) || !slices.ContainsFunc(z.depends[n.Outputs[0]], categorical) &&
+			!slices.ContainsFunc(n.Outputs, z.numbers)
+	})
 	for _, n := range g.Nodes {
 		z.border(n)
 	}
@@ -175,14 +179,6 @@ func mixes(n *graph.Node) bool {
 		return true
 	}
 	return strings.HasPrefix(n.Op, "Reduce")
-}
-
-func (z *preprocessing) finalize() {
-	categorical := func(c int) bool { return len(z.columns[c].domain) > 0 }
-	z.classify(func(n *graph.Node) bool {
-		return z.leaves(n) || !slices.ContainsFunc(z.depends[n.Outputs[0]], categorical) &&
-			!slices.ContainsFunc(n.Outputs, z.numbers)
-	})
 }
 
 func (z *preprocessing) of(n *graph.Node) valueClass {
@@ -371,7 +367,19 @@ func (z *preprocessing) moved(n *graph.Node, i int) (out []elem) {
 		if z.class[n.Input(0)] == raw && z.class[n.Input(1)] == raw {
 			return z.plainest(n)
 		}
-		return z.shifted(n, index)
+		by, sign := index(1), int64(1)
+		if x == nil && n.Op == "Add" {
+			x, by = z.elems[n.Input(1)], index(0)
+		}
+		if n.Op == "Sub" {
+			sign = -1
+		}
+		if len(x) == 0 || len(by) == 0 || len(by) != 1 && len(x) != 1 && len(by) != len(x) {
+			return nil
+		}
+		return lists.Make(max(len(x), len(by)), func(k int) elem {
+			return elem{x[k%len(x)].column, x[k%len(x)].shift + sign*by[k%len(by)]}
+		})
 	}
 	return out
 }
@@ -406,25 +414,6 @@ func (z *preprocessing) plainest(n *graph.Node) (best []elem) {
 		}
 	}
 	return best
-}
-
-func (z *preprocessing) shifted(n *graph.Node, index func(int) []int64) []elem {
-	x, by, sign := z.elems[n.Input(0)], index(1), int64(1)
-	if x == nil && n.Op == "Add" {
-		x, by = z.elems[n.Input(1)], index(0)
-	}
-	if n.Op == "Sub" {
-		sign = -1
-	}
-	if len(x) == 0 || len(by) == 0 || len(by) != 1 && len(x) != 1 && len(by) != len(x) {
-		return nil
-	}
-	out := make([]elem, max(len(x), len(by)))
-	for k := range out {
-		out[k] = x[k%len(x)]
-		out[k].shift += sign * by[k%len(by)]
-	}
-	return out
 }
 
 func (z *preprocessing) lookup(n *graph.Node) {

@@ -161,13 +161,9 @@ func (s *Session) RunInto(ctx context.Context, in, into []*graph.Tensor, outputs
 // Tensors returns the names of the outputs that are tensors, as far as the model declares them: others, such as lists
 // of dictionaries, cannot be read.
 func (s *Session) Tensors() []string {
-	var list []string
-	for _, v := range s.outputs {
-		if v.DType != graph.Undefined || v.Extra == nil {
-			list = append(list, v.Name)
-		}
-	}
-	return list
+	return graph.Names(lists.Filter(s.outputs, func(v graph.Value) bool {
+		return v.DType != graph.Undefined || v.Extra == nil
+	}))
 }
 
 func (s *Session) wanted(asked []string) ([]int, error) {
@@ -501,7 +497,14 @@ func overMemory(t *graph.Tensor, pin *runtime.Pinner) (ort.Value, error) {
 	bits := t.DType.Bits()
 	switch {
 	case t.DType == graph.String:
-		return newTexts(t)
+		v, err := ort.NewStringTensor(t.Dims)
+		if err != nil {
+			return nil, err
+		}
+		if err := v.SetContents(lists.Map(t.Strings, func(s []byte) string { return string(s) })); err != nil {
+			return nil, errors.Join(err, v.Destroy())
+		}
+		return v, nil
 	case bits < 8:
 		return nil, fmt.Errorf("tensors of type %s cannot be fed to a model", t.DType)
 	case len(t.Dims) == 0 || len(t.Raw) == 0:
@@ -514,17 +517,6 @@ func overMemory(t *graph.Tensor, pin *runtime.Pinner) (ort.Value, error) {
 	pin.Pin(&raw[0])
 	// ONNX Runtime numbers the element types as the standard does.
 	return ort.NewCustomDataTensor(t.Dims, raw, ort.TensorElementDataType(t.DType))
-}
-
-func newTexts(t *graph.Tensor) (ort.Value, error) {
-	v, err := ort.NewStringTensor(t.Dims)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.SetContents(lists.Map(t.Strings, func(s []byte) string { return string(s) })); err != nil {
-		return nil, errors.Join(err, v.Destroy())
-	}
-	return v, nil
 }
 
 // smallValue makes a scalar or an empty tensor, which the binding cannot make over memory.
