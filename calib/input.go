@@ -44,7 +44,17 @@ func FitInput(x []float32, dim int, domain [][]float32) *quant.Input {
 			break
 		}
 	}
-	return layGrid(cols, k)
+	in := &quant.Input{Scale: float32(1 / float64(k))}
+	for j, c := range cols {
+		gain, segment := c.steps(k)
+		lo := c.lo
+		for n := c.segments(k); n > 0; n-- {
+			hi := min(lo+segment, c.hi)
+			in.Columns = append(in.Columns, quant.InputColumn{Source: j, Lo: float32(lo), Hi: float32(hi), Gain: float32(gain)})
+			lo = hi
+		}
+	}
+	return in
 }
 
 // look finds the range and the lattice of column j and the values in more.
@@ -111,19 +121,4 @@ func (c column) steps(k int) (gain, segment float64) {
 func (c column) segments(k int) float64 {
 	_, segment := c.steps(k)
 	return max(1, math.Ceil((c.hi-c.lo)/segment*(1-1e-6)))
-}
-
-// layGrid lays the columns on a grid of k steps per unit.
-func layGrid(cols []column, k int) *quant.Input {
-	in := &quant.Input{Scale: float32(1 / float64(k))}
-	for j, c := range cols {
-		gain, segment := c.steps(k)
-		lo := c.lo
-		for n := c.segments(k); n > 0; n-- {
-			hi := min(lo+segment, c.hi)
-			in.Columns = append(in.Columns, quant.InputColumn{Source: j, Lo: float32(lo), Hi: float32(hi), Gain: float32(gain)})
-			lo = hi
-		}
-	}
-	return in
 }

@@ -116,21 +116,14 @@ func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Com
 		}
 	}
 	if !o.alone {
-		o.Draws = max(o.Draws, c.enough())
+		// A comparison of several numbers needs more draws: the smallest p of the bootstrap, which is 2/(draws+1) and more
+		// for few people, has to be called when it is adjusted for all tests.
+		all := len(c.Rows) * (len(results) - 1)
+		o.Draws = max(o.Draws, int(math.Ceil(4*float64(all)/(1-c.Confidence))))
 	}
 	bootstrap(tests, len(people), o)
 	c.decide(tests, ones(len(people)), o.alone)
 	return c, nil
-}
-
-// enough is how many draws a comparison of several numbers needs: the smallest p of the bootstrap, which is 2/(draws+1)
-// and more for few people, has to be called when it is adjusted for all tests.
-func (c *Comparison) enough() int {
-	tests := 0
-	for i := range c.Rows {
-		tests += len(c.Rows[i].Cells) - 1
-	}
-	return int(math.Ceil(4 * float64(tests) / (1 - c.Confidence)))
 }
 
 // add appends the row of a metric, at the at-th margin, unless there is nothing to show. It returns the tests that the

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"cfq/allocate"
+	"cfq/internal/lists"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/quant/qdq"
@@ -136,14 +137,8 @@ func (c *calibration) measureLayers(ctx context.Context, x []float32, exact bool
 // measureRows estimates what each format of each row of the dense layers does to the margin on rows of x.
 func (c *calibration) measureRows(ctx context.Context, x []float32) (widthErrors, error) {
 	c.net.run.tell("quantization error of each bit width", 0, 0)
-	var dense []int
-	var infos []quant.LayerInfo
-	for i, l := range c.net.layers {
-		if l.Conv == nil {
-			dense, infos = append(dense, i), append(infos, c.foldedLayers[i])
-		}
-	}
-	got, err := sensitivity.Rows(ctx, c.net.full, infos, x,
+	dense := lists.Where(len(c.net.layers), func(i int) bool { return c.net.layers[i].Conv == nil })
+	got, err := sensitivity.Rows(ctx, c.net.full, subset(c.foldedLayers, dense), x,
 		func(k int) ([]sensitivity.Change, error) { return c.changes(dense[k]) })
 	if err != nil {
 		return nil, err

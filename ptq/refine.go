@@ -171,15 +171,9 @@ func (c *calibration) descend(
 	if err != nil {
 		return nil, err
 	}
-	ways, judging := from, from
-	ways.Rays, judging.Rays = nil, nil
-	for i, r := range from.Rays {
-		if i%stepHeld == 0 {
-			judging.Rays = append(judging.Rays, r)
-		} else {
-			ways.Rays = append(ways.Rays, r)
-		}
-	}
+	ways, judging, n := from, from, len(from.Rays)
+	judging.Rays = subset(from.Rays, lists.Where(n, func(i int) bool { return i%stepHeld == 0 }))
+	ways.Rays = subset(from.Rays, lists.Where(n, func(i int) bool { return i%stepHeld > 0 }))
 	if len(ways.Rays) == 0 {
 		return plans, nil
 	}

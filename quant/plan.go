@@ -235,31 +235,28 @@ func (l *Layer) formats(out int) ([]Format, error) {
 func (l *Layer) check(info LayerInfo) ([]Format, error) {
 	formats, err := l.formats(info.Out)
 	errs := []error{err}
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	if info.Fixed != "" {
-		bad("it must stay in float: %s", info.Fixed)
-	}
-	if len(l.Scales) != 1 && len(l.Scales) != info.Out {
-		bad("%d scales for %d outputs: give one, or one for each", len(l.Scales), info.Out)
-	}
-	for o, s := range l.Scales {
-		if !goodScale(s) {
-			bad("scale %d is %v, not a positive number", o, s)
+	badIf := func(wrong bool, format string, a ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, a...))
 		}
 	}
-	if l.Codes != nil && len(l.Codes) != info.In*info.Out {
-		bad("%d codes for %d x %d weights", len(l.Codes), info.Out, info.In)
-	} else if err == nil {
+	badIf(info.Fixed != "", "it must stay in float: %s", info.Fixed)
+	badIf(len(l.Scales) != 1 && len(l.Scales) != info.Out, "%d scales for %d outputs: give one, or one for each",
+		len(l.Scales), info.Out)
+	for o, s := range l.Scales {
+		badIf(!goodScale(s), "scale %d is %v, not a positive number", o, s)
+	}
+	badIf(l.Codes != nil && len(l.Codes) != info.In*info.Out, "%d codes for %d x %d weights", len(l.Codes), info.Out,
+		info.In)
+	if len(l.Codes) == info.In*info.Out && err == nil {
 		for i, q := range l.Codes {
 			if f := formats[i/info.In]; int(q) < f.QMin || int(q) > f.QMax {
-				bad("code %d is %d, outside %d..%d", i, q, f.QMin, f.QMax)
+				badIf(true, "code %d is %d, outside %d..%d", i, q, f.QMin, f.QMax)
 				break
 			}
 		}
 	}
-	if l.Bias != nil && len(l.Bias) != info.Out || !finite(l.Bias) {
-		bad("the bias is not %d finite numbers", info.Out)
-	}
+	badIf(l.Bias != nil && len(l.Bias) != info.Out || !finite(l.Bias), "the bias is not %d finite numbers", info.Out)
 	errs = append(errs, l.checkResult(info))
 	if l.Act != nil {
 		errs = append(errs, l.Act.Check())

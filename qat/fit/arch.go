@@ -48,10 +48,27 @@ func Archs() (all []ArchDoc) {
 	return all
 }
 
-func (a *Arch) read(name, sizes string) error {
+func (a *Arch) read(name, sizes string) (err error) {
 	switch name {
 	case "cnn":
-		return a.convolutions(sizes)
+		if image, rest, ok := strings.Cut(sizes, "/"); ok {
+			sizes = rest
+			if a.image, err = numbers(image, 2, 3); err != nil {
+				return err
+			}
+			a.image = append(a.image, 1)[:3]
+		}
+		for _, s := range strings.Split(sizes, ",") {
+			conv, err := numbers(s, 2)
+			if err != nil {
+				return err
+			}
+			if conv[1]%2 == 0 {
+				return fmt.Errorf("the kernel of %q is even: want an odd one", s)
+			}
+			a.convs = append(a.convs, [2]int(conv))
+		}
+		return nil
 	case "logreg":
 		if sizes != "" {
 			return fmt.Errorf("unexpected sizes %q", message.Clip(sizes))
@@ -73,27 +90,6 @@ func (a *Arch) read(name, sizes string) error {
 func (a *Arch) Autoencoder() bool { return a.coder }
 
 func (a *Arch) code() int { return len(a.hidden) - 1 }
-
-func (a *Arch) convolutions(sizes string) (err error) {
-	if image, rest, ok := strings.Cut(sizes, "/"); ok {
-		sizes = rest
-		if a.image, err = numbers(image, 2, 3); err != nil {
-			return err
-		}
-		a.image = append(a.image, 1)[:3]
-	}
-	for _, s := range strings.Split(sizes, ",") {
-		conv, err := numbers(s, 2)
-		if err != nil {
-			return err
-		}
-		if conv[1]%2 == 0 {
-			return fmt.Errorf("the kernel of %q is even: want an odd one", s)
-		}
-		a.convs = append(a.convs, [2]int(conv))
-	}
-	return nil
-}
 
 // Limits of an architecture: far beyond what a training without accelerators can do.
 const (

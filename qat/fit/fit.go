@@ -133,18 +133,16 @@ func (o *Options) resolve() (Options, error) {
 	if err != nil || !doc.Ensemble {
 		r.Members = 1
 	}
-	if v := *r.Validation; !(v >= 0 && v < 1) {
-		errs = append(errs, fmt.Errorf("invalid validation %v: want a share below 1, such as 0.2, or 0 for none", v))
+	badIf := func(wrong bool, format string, a ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, a...))
+		}
 	}
-	if r.Members < 1 || r.Members > mostMembers {
-		errs = append(errs, fmt.Errorf("invalid members %d: want 2 to %d", r.Members, mostMembers))
-	}
-	if !(r.Epochs >= 0) || math.IsInf(r.Epochs, 1) {
-		errs = append(errs, fmt.Errorf("invalid epochs %v: want a number above 0", r.Epochs))
-	}
-	if r.Epochs > 0 && r.Train.Steps > 0 {
-		errs = append(errs, errors.New("epochs and train-steps say the same: give one of the two"))
-	}
+	v := *r.Validation
+	badIf(!(v >= 0 && v < 1), "invalid validation %v: want a share below 1, such as 0.2, or 0 for none", v)
+	badIf(r.Members < 1 || r.Members > mostMembers, "invalid members %d: want 2 to %d", r.Members, mostMembers)
+	badIf(!(r.Epochs >= 0) || math.IsInf(r.Epochs, 1), "invalid epochs %v: want a number above 0", r.Epochs)
+	badIf(r.Epochs > 0 && r.Train.Steps > 0, "epochs and train-steps say the same: give one of the two")
 	return r, errors.Join(errs...)
 }
 

@@ -39,7 +39,14 @@ func (w *graphWriter) layer(n *graph.Node, l *plannedLayer) {
 	if l.plan.Act != nil {
 		data = w.activation(n.Inputs[0], *l.plan.Act)
 	} else {
-		data = w.tabular(n.Inputs[0])
+		data = w.once("tabular", func() string {
+			parts := lists.Map(w.parts(), func(p columnRun) string { return w.part(n.Inputs[0], p) })
+			u := parts[0]
+			if len(parts) > 1 {
+				u = w.op("Concat", "u", parts, graph.IntAttr("axis", 1))
+			}
+			return w.activation(u, quant.Act{Bits: 8, Scale: w.input.Scale})
+		})
 	}
 	scale := w.scales(l)
 	c.Inputs = []string{data, w.weights(l, scale)}
@@ -298,17 +305,6 @@ func (w *graphWriter) shield() {
 // passLength is the number of columns from which a run that needs no arithmetic
 // is passed on by itself: its nodes are shorter than constants for its columns.
 const passLength = 8
-
-func (w *graphWriter) tabular(x string) string {
-	return w.once("tabular", func() string {
-		parts := lists.Map(w.parts(), func(p columnRun) string { return w.part(x, p) })
-		u := parts[0]
-		if len(parts) > 1 {
-			u = w.op("Concat", "u", parts, graph.IntAttr("axis", 1))
-		}
-		return w.activation(u, quant.Act{Bits: 8, Scale: w.input.Scale})
-	})
-}
 
 type columnRun struct {
 	from, to int
