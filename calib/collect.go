@@ -60,7 +60,18 @@ func (k *collector) run(ctx context.Context, c *classifier.Model,
 	add func(ctx context.Context, i, from, rows int, v []float32) error,
 ) error {
 	p := classifier.Probe{Values: lists.Map(k.layers, func(l quant.LayerInfo) string { return l.Input })}
-	err := c.Observe(ctx, k.set.X, p, func(_, _ int, values, _ [][]float32) error { return k.bound(values) })
+	err := c.Observe(ctx, k.set.X, p, func(_, _ int, values, _ [][]float32) error {
+		for i, l := range k.layers {
+			s := &k.stats[i]
+			for _, x := range values[i] {
+				s.Min, s.Max = min(s.Min, x), max(s.Max, x)
+			}
+			if !(s.Max-s.Min < math.MaxFloat32) { // also when one of them is not a number
+				return fmt.Errorf("the input of layer %q is not finite on these rows (%v to %v)", l.Node, s.Min, s.Max)
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -72,19 +83,6 @@ func (k *collector) run(ctx context.Context, c *classifier.Model,
 		}
 		return nil
 	})
-}
-
-func (k *collector) bound(values [][]float32) error {
-	for i, l := range k.layers {
-		s := &k.stats[i]
-		for _, x := range values[i] {
-			s.Min, s.Max = min(s.Min, x), max(s.Max, x)
-		}
-		if !(s.Max-s.Min < math.MaxFloat32) { // also when one of them is not a number
-			return fmt.Errorf("the input of layer %q is not finite on these rows (%v to %v)", l.Node, s.Min, s.Max)
-		}
-	}
-	return nil
 }
 
 // sum adds rows of layer i: second moments and means of its input or, for a convolution, of

@@ -59,7 +59,9 @@ func FitInput(x []float32, dim int, domain [][]float32) *quant.Input {
 
 // look finds the range and the lattice of column j and the values in more.
 func look(x []float32, dim, j int, more []float32) column {
-	values := trim(distinct(x, dim, j, more))
+	values, median := distinct(x, dim, j, more)
+	// The far ends would make the grid of all columns coarse for the sake of a few.
+	values = slices.DeleteFunc(values, func(v float32) bool { return math.Abs(float64(v)-float64(median)) > widest })
 	c := column{lo: float64(values[0]), hi: float64(values[len(values)-1])}
 	width := c.hi - c.lo
 	if width == 0 {
@@ -95,12 +97,6 @@ func distinct(x []float32, dim, j int, more []float32) (values []float32, median
 	slices.Sort(all)
 	median = all[len(all)/2]
 	return slices.Compact(all), median
-}
-
-// trim cuts off the far ends of sorted values that would make the grid of all
-// columns coarse for the sake of a few: beyond widest on either side of the median.
-func trim(values []float32, median float32) []float32 {
-	return slices.DeleteFunc(values, func(v float32) bool { return math.Abs(float64(v)-float64(median)) > widest })
 }
 
 // widest is how far from its median a column may reach, in model-input units; for

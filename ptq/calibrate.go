@@ -50,15 +50,9 @@ func (p *network) chooseSample(ctx context.Context, all *task.People) (_ *calibr
 		return nil, err
 	}
 	c.margins = margins
-	right, known := 0, 0
-	for i, l := range all.Labels {
-		if l >= 0 && margins[i] == margins[i] {
-			known++
-			if (margins[i] > 0) == (l == 1) {
-				right++
-			}
-		}
-	}
+	labelled := lists.Where(len(all.Labels), func(i int) bool { return all.Labels[i] >= 0 && margins[i] == margins[i] })
+	known := len(labelled)
+	right := len(lists.Filter(labelled, func(i int) bool { return (margins[i] > 0) == (all.Labels[i] == 1) }))
 	switch doc := p.recipe.objectiveDoc(); {
 	case doc.Groups && len(all.Subgroups) == 0:
 		return nil, fmt.Errorf("objective %s needs subgroups of people: the task has no feature with subgroup: true",

@@ -1,6 +1,7 @@
 package ptq
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -249,10 +250,7 @@ func (m *canonicalModel) planned(plan *quant.Plan, notes []qdq.LayerNote) (layer
 
 // probes is what a written model is verified on: rows spread over x, as many as a model with a fixed batch size takes.
 func (m *canonicalModel) probes(ctx context.Context, x []float32) ([]*graph.Tensor, error) {
-	rows := verifyRows
-	if n := m.full.Fixed(); n > 0 {
-		rows = n
-	}
+	rows := cmp.Or(m.full.Fixed(), verifyRows)
 	x, _ = m.thin(x, nil, rows)
 	x, err := m.full.Inputs(ctx, x)
 	if err != nil {

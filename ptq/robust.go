@@ -213,13 +213,8 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 
 // judge sets what becomes of the actions of a solver, and the drift of the fleet at those of the first one.
 func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, r *Robustness, row *RobustRow) (err error) {
-	var points []float32
-	for i := range actions {
-		points = append(points, actions[i].Point...)
-		if actions[i].Status == recourse.Found {
-			row.Found++
-		}
-	}
+	points := lists.Join(actions, func(a recourse.Action) []float32 { return a.Point })
+	row.Found = len(lists.Filter(actions, func(a recourse.Action) bool { return a.Status == recourse.Found }))
 	margins := make([][]float32, len(f.Models))
 	for k, m := range f.Models {
 		if margins[k], err = m.Margins(ctx, points); err != nil {

@@ -206,7 +206,19 @@ func (c *calibration) openSource(ctx context.Context) error {
 	}
 	s := &cohort.Source{Set: set, Teacher: n.teacher(), Open: c.openLayers}
 	s.Population, s.Full, s.Labels, s.Seed = n.population(people.X, set), n.full, people.Labels, spec.Seed
-	s.Groups, s.GroupCount = groups(people)
+	for _, g := range people.Subgroups {
+		s.GroupCount += len(g.Values)
+	}
+	s.Groups = make([]float32, people.N*s.GroupCount)
+	first := 0
+	for _, g := range people.Subgroups {
+		for i, code := range g.Codes {
+			if code >= 0 {
+				s.Groups[i*s.GroupCount+first+int(code)] = 1
+			}
+		}
+		first += len(g.Values)
+	}
 	if s.Margins, err = n.full.Margins(ctx, people.X); err != nil {
 		return err
 	}
@@ -224,23 +236,6 @@ func (c *calibration) openSource(ctx context.Context) error {
 	}
 	c.source = s
 	return s.Find(ctx, n.recipe.objective())
-}
-
-func groups(people *task.People) (in []float32, n int) {
-	for _, s := range people.Subgroups {
-		n += len(s.Values)
-	}
-	in = make([]float32, people.N*n)
-	first := 0
-	for _, s := range people.Subgroups {
-		for i, code := range s.Codes {
-			if code >= 0 {
-				in[i*n+first+int(code)] = 1
-			}
-		}
-		first += len(s.Values)
-	}
-	return in, n
 }
 
 func (p *network) population(x []float32, set *constraint.Set) cohort.Population {
@@ -325,13 +320,7 @@ func (s *TrainSpec) sparsity(plan *quant.Plan) *Sparsity {
 	if s == nil || s.Sparsity == 0 {
 		return nil
 	}
-	var zero, all int
-	for _, l := range plan.Layers {
-		for _, q := range l.Codes {
-			if all++; q == 0 {
-				zero++
-			}
-		}
-	}
-	return &Sparsity{By: s.PruneBy, Pruned: s.Sparsity, Zero: float64(zero) / float64(all)}
+	all := lists.Join(plan.Layers, func(l quant.Layer) []int8 { return l.Codes })
+	zero := lists.Filter(all, func(q int8) bool { return q == 0 })
+	return &Sparsity{By: s.PruneBy, Pruned: s.Sparsity, Zero: float64(len(zero)) / float64(len(all))}
 }

@@ -74,13 +74,9 @@ func (t *trainer) usualRows() int {
 	if t.job.net.Model.Fixed() > 0 {
 		return t.job.rows
 	}
-	people, with := t.rows(Factual), 0.0
-	for i := range people {
-		if len(t.pairs.points[i]) > 0 {
-			with++
-		}
-	}
-	n, p := float64(t.job.Batch), with/float64(max(1, people))
+	people := t.rows(Factual)
+	with := lists.Where(people, func(i int) bool { return len(t.pairs.points[i]) > 0 })
+	n, p := float64(t.job.Batch), float64(len(with))/float64(max(1, people))
 	return min(t.job.rows, t.job.Batch+int(math.Ceil(n*p+2*math.Sqrt(n*p*(1-p)))))
 }
 

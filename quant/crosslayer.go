@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -43,12 +44,7 @@ func CrossLayerEqualize(m *graph.Model, all bool) (*graph.Model, []string, error
 	var done []string
 	touched := map[string]bool{}
 	for _, p := range pairs {
-		changed := 0
-		for _, s := range p.factor {
-			if math.Abs(math.Log(s)) > equalEnough {
-				changed++
-			}
-		}
+		changed := len(lists.Filter(p.factor, func(s float64) bool { return math.Abs(math.Log(s)) > equalEnough }))
 		if changed > 0 {
 			touched[p.a.Weight], touched[p.a.Bias], touched[p.b.Weight] = true, true, true
 			done = append(done, fmt.Sprintf("%q and %q: %d of %d channels", p.a.Node, p.b.Node, changed, p.a.Out))

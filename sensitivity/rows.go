@@ -59,7 +59,16 @@ func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x 
 		if err != nil {
 			return nil, err
 		}
-		sums := newRowErrors(&layers[i], changes)
+		l, n := &layers[i], len(changes)*layers[i].Out
+		for _, ch := range changes {
+			for k, w := range l.W {
+				ch.W[k] -= w
+			}
+			for o, b := range l.B {
+				ch.B[o] -= b
+			}
+		}
+		sums := rowErrors{l, changes, make([]float64, n), make([]float64, n), make([]float64, n), 0}
 		for _, b := range batches {
 			h, z, g := b.values[2*i], b.values[2*i+1], b.grads[i]
 			if err := fits(&layers[i], h, g, b.rows); err != nil {
@@ -80,19 +89,6 @@ type rowErrors struct {
 	passing []float64 // of g^2 e^2
 	own     []float64 // of e^2
 	slopes  float64   // of g^2, over all outputs
-}
-
-func newRowErrors(l *quant.LayerInfo, changes []Change) rowErrors {
-	for _, ch := range changes {
-		for k, w := range l.W {
-			ch.W[k] -= w
-		}
-		for o, b := range l.B {
-			ch.B[o] -= b
-		}
-	}
-	n := len(changes) * l.Out
-	return rowErrors{l, changes, make([]float64, n), make([]float64, n), make([]float64, n), 0}
 }
 
 func (s *rowErrors) add(h, z, g []float32, rows int) {

@@ -145,15 +145,6 @@ func rules() []Operator {
 	return ops
 }
 
-func catalogue() map[string]*Operator {
-	ops := rules()
-	m := make(map[string]*Operator, len(ops))
-	for i := range ops {
-		m[ops[i].Name] = &ops[i]
-	}
-	return m
-}
-
 func key(n *graph.Node) string {
 	if n.Standard() {
 		return n.Op

@@ -33,12 +33,15 @@ func newBuilder(g *graph.Graph, types graph.Types, prefix string) *gradientBuild
 		names:  graph.NewBuilder(&work, prefix),
 		g:      &work,
 		types:  graph.Types{},
-		table:  catalogue(),
+		table:  map[string]*Operator{},
 		inits:  g.InitMap(),
 		made:   g.Producers(),
 		shared: map[string]string{},
 		ones:   map[string]bool{},
 		fresh:  map[string]bool{},
+	}
+	for _, op := range rules() {
+		b.table[op.Name] = &op
 	}
 	for _, v := range g.Inputs {
 		if v.Shape != nil {

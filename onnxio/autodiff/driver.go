@@ -197,8 +197,10 @@ func (d *driver) sound(n *graph.Node) error {
 		if i >= len(types) {
 			return fmt.Errorf("output %q is one too many", o)
 		}
-		if o != "" && !compatible(types[i], d.types[o]) {
-			return fmt.Errorf("output %q is said to be %v, but must be %v", o, d.types[o], types[i])
+		fit := func(x, y graph.Dim) bool { return x.Size < 0 || y.Size < 0 || x.Size == y.Size }
+		t := d.types[o]
+		if o != "" && (t.DType != types[i].DType || !slices.EqualFunc(types[i].Shape, t.Shape, fit)) {
+			return fmt.Errorf("output %q is said to be %v, but must be %v", o, t, types[i])
 		}
 	}
 	return nil

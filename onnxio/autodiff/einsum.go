@@ -102,7 +102,12 @@ func Equation(n *graph.Node, ranks ...int) (in []string, out string, err error) 
 	}
 	ellipsis := rest[len(rest)-most:]
 	if !explicit {
-		out = ellipsis + once(strings.Join(in, ""), ellipsis)
+		all := strings.Join(in, "")
+		once := []rune(keep(all, func(l rune) bool {
+			return strings.Count(all, string(l)) == 1 && !strings.ContainsRune(ellipsis, l)
+		}))
+		slices.Sort(once)
+		out = ellipsis + string(once)
 	}
 	out = strings.Replace(out, "...", ellipsis, 1)
 	for i, l := range out {
@@ -111,17 +116,6 @@ func Equation(n *graph.Node, ranks ...int) (in []string, out string, err error) 
 		}
 	}
 	return in, out, nil
-}
-
-func once(all, except string) string {
-	var out []rune
-	for _, l := range all {
-		if strings.Count(all, string(l)) == 1 && !strings.ContainsRune(except, l) {
-			out = append(out, l)
-		}
-	}
-	slices.Sort(out)
-	return string(out)
 }
 
 func shapeFor(letters string, sizes map[rune]graph.Dim) graph.Shape {
@@ -133,12 +127,7 @@ func shapeFor(letters string, sizes map[rune]graph.Dim) graph.Shape {
 }
 
 func keep(letters string, f func(l rune) bool) string {
-	return strings.Map(func(l rune) rune {
-		if f(l) {
-			return l
-		}
-		return -1
-	}, letters)
+	return string(lists.Filter([]rune(letters), f))
 }
 
 func (c *Call) summed(t einsumTerm, needed string) einsumTerm {

@@ -261,12 +261,6 @@ func sameDim(a, b graph.Dim) bool {
 
 func sameShape(a, b graph.Shape) bool { return slices.EqualFunc(a, b, sameDim) }
 
-func compatible(a, b graph.Type) bool {
-	return a.DType == b.DType && slices.EqualFunc(a.Shape, b.Shape, func(x, y graph.Dim) bool {
-		return x.Size < 0 || y.Size < 0 || x.Size == y.Size
-	})
-}
-
 func one() graph.Dim { return graph.Dim{Size: 1} }
 
 func broadcast(a, b graph.Shape) graph.Shape {

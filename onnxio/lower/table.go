@@ -368,8 +368,11 @@ func (t *tables) rewrite(g *graph.Graph) error {
 	}}, g.Inputs...)
 	w := &lowering{tables: t, b: b, slices: map[[2]int]string{}}
 	for _, v := range inputs {
-		if v.DType.IsFloat() {
-			w.number(v)
+		first := slices.IndexFunc(t.z.columns, func(c Column) bool { return c.Input == v.Name })
+		if first >= 0 && v.DType.IsFloat() { // or nothing reads it
+			dims, size := sizesOf(v)
+			at := t.z.columns[first].First
+			w.finish(w.slice(at, at+size), dims, v.DType, v.Name)
 		}
 	}
 	if err := errors.Join(lists.Map(t.z.boundaries, w.boundary)...); err != nil {
@@ -377,9 +380,13 @@ func (t *tables) rewrite(g *graph.Graph) error {
 	}
 	shapes := map[string]string{}
 	for _, v := range t.z.shaped {
-		if _, made := shapes[v]; !made {
-			shapes[v] = w.standIn(v, inputs)
+		i := slices.IndexFunc(inputs, func(in graph.Value) bool { return in.Name == v })
+		if i < 0 || shapes[v] != "" {
+			continue
 		}
+		dims, size := sizesOf(inputs[i])
+		shapes[v] = b.Name("shape")
+		w.finish(w.slice(0, size), dims, graph.Undefined, shapes[v])
 	}
 	made, floats := map[string]bool{}, map[string]bool{}
 	for _, f := range t.z.boundaries {
@@ -449,16 +456,6 @@ func (w *lowering) finish(v string, dims []int64, dtype graph.DType, name string
 	w.b.Append(&graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{name}})
 }
 
-func (w *lowering) number(v graph.Value) {
-	first := slices.IndexFunc(w.z.columns, func(c Column) bool { return c.Input == v.Name })
-	if first < 0 {
-		return // nothing reads it
-	}
-	dims, size := sizesOf(v)
-	at := w.z.columns[first].First
-	w.finish(w.slice(at, at+size), dims, v.DType, v.Name)
-}
-
 func (w *lowering) boundary(f *boundary) error {
 	blocks, err := w.blocks(f)
 	if err != nil {
@@ -524,17 +521,6 @@ func (w *lowering) category(f *boundary, p columnBlock) string {
 		x = w.b.Op("Add", []string{x, w.b.Const(graph.FromNumbers("unknown", graph.Float, unknown, 1, int64(size)))})
 	}
 	return x
-}
-
-func (w *lowering) standIn(value string, inputs []graph.Value) string {
-	i := slices.IndexFunc(inputs, func(v graph.Value) bool { return v.Name == value })
-	if i < 0 {
-		return ""
-	}
-	dims, size := sizesOf(inputs[i])
-	name := w.b.Name("shape")
-	w.finish(w.slice(0, size), dims, graph.Undefined, name)
-	return name
 }
 
 // tableRows runs what is made of constants alone, as the table of a quantized embedding is, and returns how many rows a

@@ -141,9 +141,15 @@ func (s *Session) RunInto(ctx context.Context, in, into []*graph.Tensor, outputs
 	if len(outputs) == 0 {
 		outputs = graph.Names(s.outputs)
 	}
-	want, err := s.wanted(outputs)
-	if err != nil {
-		return nil, err
+	want, at := make([]int, len(outputs)), map[string]int{}
+	for i, v := range s.outputs {
+		at[v.Name] = i
+	}
+	for k, name := range outputs {
+		i, ok := at[name]
+		if want[k] = i; !ok {
+			return nil, fmt.Errorf("the model has no output %q; its outputs are %q", name, graph.Names(s.outputs))
+		}
 	}
 	ordered, err := s.arrange(in)
 	if err != nil {
@@ -164,20 +170,6 @@ func (s *Session) Tensors() []string {
 	return graph.Names(lists.Filter(s.outputs, func(v graph.Value) bool {
 		return v.DType != graph.Undefined || v.Extra == nil
 	}))
-}
-
-func (s *Session) wanted(asked []string) ([]int, error) {
-	want, at := make([]int, len(asked)), map[string]int{}
-	for i, v := range s.outputs {
-		at[v.Name] = i
-	}
-	for k, name := range asked {
-		i, ok := at[name]
-		if want[k] = i; !ok {
-			return nil, fmt.Errorf("the model has no output %q; its outputs are %q", name, graph.Names(s.outputs))
-		}
-	}
-	return want, nil
 }
 
 func (s *Session) arrange(in []*graph.Tensor) ([]*graph.Tensor, error) {

@@ -274,14 +274,10 @@ func (s *Source) try(ctx context.Context, plans []quant.Layer, held []int, r *Tr
 	if err != nil {
 		return err
 	}
-	right, known := 0.0, 0.0
-	for k, i := range held {
-		if class := s.facts.Classes[i]; class >= 0 {
-			if known++; (margins[k] > 0) == (class == s.Full.Target()) {
-				right++
-			}
-		}
-	}
+	known := lists.Where(len(held), func(k int) bool { return s.facts.Classes[held[k]] >= 0 })
+	right := lists.Filter(known, func(k int) bool {
+		return (margins[k] > 0) == (s.facts.Classes[held[k]] == s.Full.Target())
+	})
 	var points [][]float32
 	for k, i := range s.refused {
 		if _, ok := slices.BinarySearch(held, i); ok {
@@ -289,7 +285,7 @@ func (s *Source) try(ctx context.Context, plans []quant.Layer, held []int, r *Tr
 		}
 	}
 	vd, err := brokenShare(ctx, points, m)
-	r.Accuracy, r.VD = statistics.Float(right/known), statistics.Float(vd)
+	r.Accuracy, r.VD = statistics.Float(float64(len(right))/float64(len(known))), statistics.Float(vd)
 	return err
 }
 

@@ -71,11 +71,22 @@ func (w *graphWriter) activation(v string, a quant.Act) string {
 	})
 }
 
+// scales adds those of the outputs of a layer, as float16 behind a Cast when it has all of them and that is shorter.
 func (w *graphWriter) scales(l *plannedLayer, behind ...int64) string {
-	if s := l.enc.Scales; len(s) > 1 {
-		return w.vector("s", s, append([]int64{int64(len(s))}, behind...)...)
+	s := l.enc.Scales
+	if len(s) == 1 {
+		return w.scalar("s", s[0])
 	}
-	return w.scalar("s", l.enc.Scales[0])
+	dims := append([]int64{int64(len(s))}, behind...)
+	rounded := func(x float32) bool {
+		h, ok := quant.Half(x)
+		return !ok || h != x
+	}
+	if w.plain || 2*len(s) <= castBytes || slices.ContainsFunc(s, rounded) {
+		return w.tensor(graph.FromFloats("s", s, dims...))
+	}
+	half := w.tensor(graph.FromNumbers("s", graph.Float16, s, dims...))
+	return w.shared("Cast", "s", []string{half}, graph.IntAttr("to", int64(graph.Float)))
 }
 
 func (w *graphWriter) weights(l *plannedLayer, scale string) string {
@@ -394,20 +405,6 @@ const (
 	expandBytes = 27
 	shapeBytes  = 22 // of one number, with it
 )
-
-// vector adds numbers that belong to the outputs of a layer, as float16 behind a
-// Cast when it has all of them and that is shorter.
-func (w *graphWriter) vector(hint string, v []float32, dims ...int64) string {
-	rounded := func(x float32) bool {
-		h, ok := quant.Half(x)
-		return !ok || h != x
-	}
-	if w.plain || 2*len(v) <= castBytes || slices.ContainsFunc(v, rounded) {
-		return w.tensor(graph.FromFloats(hint, v, dims...))
-	}
-	half := w.tensor(graph.FromNumbers(hint, graph.Float16, v, dims...))
-	return w.shared("Cast", hint, []string{half}, graph.IntAttr("to", int64(graph.Float)))
-}
 
 // zeros writes a zero point of the shape of l's scales. Without one the runtime
 // does not fuse, or fails. Long ones are expanded at load.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -101,12 +102,8 @@ func readable(onnx []byte, m *graph.Model) ([]byte, error) {
 
 func (r *Report) advise(m *graph.Model) error {
 	layers, err := qdq.Describe(m)
-	var where []string
-	for i := range layers {
-		if l := &layers[i]; l.Saturates {
-			where = append(where, fmt.Sprintf("%s node %q", l.Op, l.Node))
-		}
-	}
+	layers = lists.Filter(layers, func(l qdq.LayerNote) bool { return l.Saturates })
+	where := lists.Map(layers, func(l qdq.LayerNote) string { return fmt.Sprintf("%s node %q", l.Op, l.Node) })
 	if more := len(where) - 3; more > 0 {
 		where = append(where[:3], fmt.Sprintf("%d more", more))
 	}
