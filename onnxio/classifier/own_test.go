@@ -56,6 +56,7 @@ func filesServed() []served {
 		}, more, Options{}},
 		{"label", half, half, 2, headOf("ArgMax", graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0)), label, Options{}},
 		{"float outside", half, float, 2, softmax, more, Options{}},
+		{"autocast", half, float, 1, sigmoid, above(0.5), Options{}},
 		{"float inside", float, half, 1, sigmoid, above(0.5), Options{}},
 		{"bfloat16 outside", float, graph.BFloat16, 2, softmax, more, Options{}},
 		{"double", wide, wide, 2, plainHead, more, Options{}},
@@ -76,6 +77,9 @@ func (s *served) model() *graph.Model {
 			w := normals(seed, n)
 			for i := range w {
 				w[i] /= 30
+			}
+			if s.name == "autocast" {
+				return cast(b.Const(graph.FromFloats("w", w, dims...)), s.of)
 			}
 			return b.Const(graph.FromNumbers("w", s.of, w, dims...))
 		}

@@ -124,7 +124,7 @@ func (c *conversion) needed() bool {
 	return slices.ContainsFunc(g.Inits, func(t *graph.Tensor) bool { return c.from[t.DType] && read[t.Name] }) ||
 		slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
 			t := n.Constant()
-			return t != nil && c.from[t.DType] && read[n.Outputs[0]]
+			return t != nil && c.from[t.DType] && read[n.Outputs[0]] || c.typeOf(n) != nil
 		})
 }
 
@@ -154,22 +154,27 @@ func (c *conversion) tensor(t *graph.Tensor) (*graph.Tensor, error) {
 	return graph.FromFloats(t.Name, v, t.Dims...), nil
 }
 
+// typeOf returns the attribute that gives what a node makes a type that becomes float32, or nil.
+func (c *conversion) typeOf(n *graph.Node) *graph.Attr {
+	names := map[string]string{"Cast": "to", "EyeLike": "dtype", "DequantizeLinear": "output_dtype"}
+	if a := n.Attr(names[n.Op]); a != nil && c.from[graph.DType(a.I)] {
+		return a
+	}
+	return nil
+}
+
 func (c *conversion) nodes(nodes []*graph.Node) error {
-	types := map[string]string{"Cast": "to", "EyeLike": "dtype", "DequantizeLinear": "output_dtype"} // attributes
 	for _, n := range nodes {
+		if a := c.typeOf(n); a != nil {
+			c.found[graph.DType(a.I)] = true
+			a.I = int64(graph.Float)
+		}
 		for i := range n.Attrs {
-			a := &n.Attrs[i]
-			switch {
-			case a.Kind == graph.AttrTensor:
-				t, err := c.tensor(a.T)
-				if err != nil {
-					return fmt.Errorf("%s: %w", n.Label(), err)
-				}
-				a.T = t
-			case a.Name == types[n.Op] && c.from[graph.DType(a.I)]:
-				c.found[graph.DType(a.I)] = true
-				a.I = int64(graph.Float)
+			t, err := c.tensor(n.Attrs[i].T)
+			if err != nil {
+				return fmt.Errorf("%s: %w", n.Label(), err)
 			}
+			n.Attrs[i].T = t
 		}
 	}
 	return nil
