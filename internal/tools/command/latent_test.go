@@ -90,11 +90,12 @@ func TestLatent(t *testing.T) {
 	latentFiles(t, dir)
 	w.put("task.yaml", []byte(latentTask+"size: 2, bounds: [-3, 3], radius: 2, pixels: 30}\n"))
 	w.put("rows.json", []byte("[1,2,3,5,7,11,13,17,19,23,29,31,37,41,43,47,53,59,61,67,71,73,79,83]"))
+	w.put("some.json", []byte("[1,2,3,5,7,11,13,17]"))
 	people := []string{"-t", "task.yaml", "-d", "images-idx3-ubyte"}
 	with := func(args ...string) []string { return append(args, people...) }
 	call(0, with("quantize", "model.onnx", "--rows", "!rows.json", "--allow-larger", "-o", "q.onnx")...)
 	call(0, with("quantize", "model.onnx", "--allow-larger", "--method", "cfq-qat", "--set", "train.steps=16", "--rows",
-		"rows.json", "-o", "t.onnx")...)
+		"some.json", "-o", "t.onnx")...)
 	for _, q := range []string{"q.onnx", "t.onnx"} {
 		if v := must.Get(codec.ReadFile(w.path(q)))(t).Graph.Inputs[0]; len(v.Shape) != 4 || v.Name != "x" {
 			t.Errorf("%s: the input is %v", q, v)
