@@ -74,7 +74,7 @@ func layerError(l quant.LayerInfo, gram, mean []float64, fit *quant.Layer, f qua
 func TestAdultRoundings(t *testing.T) {
 	t.Parallel()
 	c, layers, set := adult(t)
-	set.X, set.Factual = set.X[:1000*set.Dim], 1000
+	set.X, set.Factual = set.X[:3000*set.Dim], 3000
 	stats := must.Get(calib.Collect(context.Background(), c, layers, set, nil))(t)
 	for _, f := range quant.Formats()[1:3] {
 		for i, l := range layers {

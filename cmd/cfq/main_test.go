@@ -168,6 +168,8 @@ func TestExplainable(t *testing.T) {
 		}
 		kindOf[key] = kind
 	}
+	var b bytes.Buffer
+	view := newTextView(&b)
 	for _, k := range topicKinds() {
 		claim(k.Name, "kinds")
 		for _, x := range k.topics {
@@ -177,8 +179,8 @@ func TestExplainable(t *testing.T) {
 					claim(alias, k.Name)
 				}
 			}
-			var b bytes.Buffer
-			x.write(newTextView(&b))
+			b.Reset()
+			x.write(view)
 			if !strings.HasPrefix(b.String(), x.name) || strings.Count(b.String(), "\n") < 4 {
 				t.Errorf("%s of %s: text\n%s", x.name, k.Name, b.String())
 			}

@@ -29,7 +29,7 @@ func wide(n, times int, batch int64) *graph.Model {
 }
 
 func TestTime(t *testing.T) {
-	o := TimeOptions{Engine: orttest.Need(t), Budget: 300 * time.Millisecond}
+	o := TimeOptions{Engine: orttest.Need(t), Budget: 150 * time.Millisecond}
 	const n = 64
 	rows := make([]float32, 3*n) // fewer than a batch
 	got := must.Get(Time(t.Context(), opened(t, wide(n, 1, -1)), opened(t, wide(n, 12, -1)), rows, o))(t)
@@ -48,7 +48,7 @@ func TestTime(t *testing.T) {
 
 // A fixed batch size of 4: one row is one run, 256 are 64.
 func TestTimeFixedBatch(t *testing.T) {
-	o := TimeOptions{Engine: orttest.Need(t), Budget: 300 * time.Millisecond}
+	o := TimeOptions{Engine: orttest.Need(t), Budget: 150 * time.Millisecond}
 	got, err := Time(t.Context(), opened(t, wide(64, 3, 4)), opened(t, wide(64, 3, -1)), make([]float32, 64*10), o)
 	must.Do(t, err)
 	if one, many := got.One.Full.Value, got.Many.Full.Value; !(many > 8*one) {

@@ -109,11 +109,14 @@ func TestRealModels(t *testing.T) {
 	if err != nil || len(files) < 9 {
 		t.Fatalf("%d models (%v)", len(files), err)
 	}
-	for _, path := range files {
+	for n, path := range files {
 		m := canonical(t, path)
 		info := must.Get(os.Stat(path))(t)
 		x := probe(m, 300)
-		for _, bits := range []int{2, 3, 4, 8, mixed} {
+		for k, bits := range []int{2, 3, 4, 8, mixed} {
+			if (n+k)%2 > 0 {
+				continue
+			}
 			p := planFor(t, m, eng, x, bits)
 			name := fmt.Sprintf("%s/%s at %d bits", filepath.Base(filepath.Dir(path)), filepath.Base(path), bits)
 			r := check(t, write(t, m, p),
