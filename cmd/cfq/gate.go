@@ -80,9 +80,11 @@ func (f *gateFlags) variables() variables {
 }
 
 func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
-	err := refuseFlags(func(flag string) bool { return len(f.tables) > 0 && e.given(flag) },
-		"FLAG has no effect on --records: it is settled when they are made; cfq eval takes it",
-		"sample", "seed", "restarts", "perturbation", "scores")
+	given := func(flag string) bool { return len(f.tables) > 0 && e.given(flag) }
+	err := cmp.Or(
+		refuseFlags(given, "FLAG has no effect on --records: it is settled when they are made; cfq eval takes it",
+			"sample", "seed", "restarts", "perturbation"),
+		refuseFlags(given, "FLAG are of rows of --data, which --records replaces: `cfq task check` compares them", "scores"))
 	if err != nil {
 		return err
 	}

@@ -48,9 +48,9 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	if state, why := known.State(); state == draft.Verified && known.Model == "" {
+	if state, why := known.State(); state == draft.Verified && known.Scores != nil {
 		e.msg.Note("The encoding is verified: %s.", why)
-	} else if known.Other != "" { // what is said of another model or encoding may be a mistake
+	} else if state != draft.Verified && known.Other != "" { // what is said of another model or encoding may be a mistake
 		e.msg.Warn("The encoding is %s: %s.", state, why)
 	}
 	f.calibrating = in.people
