@@ -71,38 +71,35 @@ func (c *Model) byFile(ctx context.Context, x []float32, wants []want, out [][]f
 func (c *Model) marginOf(p []float64, label bool, copied float32) float32 {
 	odds, cut, t := c.Decision().Meaning == onnxio.Probabilities, c.o.Threshold, c.target
 	a, b := p[0]*float64(2*t-1), 0.0 // of the target and the largest other class
-	switch {
-	case label:
-	case len(p) > 1:
+	if len(p) > 1 {
 		a, b = p[t], slices.Max(slices.Concat(p[:t], p[t+1:]))
-	case odds:
+	} else if odds {
 		a += float64(1 - t)
 		b = 1 - a
 	}
-	m, approved := float64(copied), a-b > cut
+	m, approved := a-b-cut, a-b > cut
 	switch {
+	case label && cut != 0:
+		return copied
 	case label:
-		approved = int(p[0]) == t
+		m, approved = float64(copied), int(p[0]) == t
 	case odds:
 		if cut == 0 {
 			cut = 0.5
 		}
-		if min(a, b) > 0.125 {
-			m = math.Log(a/b) - math.Log(cut/(1-cut))
+		if m = math.Log(a/b) - math.Log(cut/(1-cut)); !(min(a, b) > 0.125) {
+			m = float64(copied)
 		}
 		if approved = a > cut; len(p) == 2 && !approved {
 			m = min(m, 0)
 		}
-	default:
-		m = a - b - cut
 	}
-	if !label && len(p) > 1 && c.o.Threshold == 0 {
+	if len(p) > 1 && c.o.Threshold == 0 {
 		approved = slices.Index(p, slices.Max(p)) == t
 	}
-	switch {
-	case m > 0 && !approved:
+	if m > 0 && !approved {
 		return 0
-	case m <= 0 && approved:
+	} else if m <= 0 && approved {
 		return math.SmallestNonzeroFloat32
 	}
 	return float32(m)
