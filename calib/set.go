@@ -141,14 +141,10 @@ func Promised(ctx context.Context, m recourse.Model, x []float32, actions []reco
 		return nil, fmt.Errorf("%d promises for %d calibration rows", len(actions), len(x)/dim)
 	}
 	s := FactualSet(x, dim)
-	var points []float32
-	for i := range actions {
-		if a := &actions[i]; a.Status == recourse.Found && !still(a.Delta) {
-			points = append(points, a.Point...)
-			s.Source = append(s.Source, i)
-		}
-	}
-	return s, s.add(ctx, m, points)
+	s.Source = lists.Where(len(actions), func(i int) bool {
+		return actions[i].Status == recourse.Found && !still(actions[i].Delta)
+	})
+	return s, s.add(ctx, m, lists.Join(s.Source, func(i int) []float32 { return actions[i].Point }))
 }
 
 // nearMargin is tau, the margin at which a row counts half of what one on the decision boundary does: half a logit,

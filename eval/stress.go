@@ -180,8 +180,19 @@ func ParseStress(spec string) (s Stress, err error) {
 	case "noise":
 		s.noise, err = number(rest, isPositive,
 			"the size of the noise is a number above 0, in standard deviations: noise:%g", presetNoise)
-	case "mix":
-		err = s.parseMix(rest)
+	case "mix": // the others are also those without a value
+		group, given := rest, ""
+		if at := strings.LastIndexByte(rest, ':'); at >= 0 {
+			group, given = rest[:at], rest[at+1:]
+		}
+		feature, value, _ := strings.Cut(group, "=")
+		if feature == "" || value == "" {
+			err = errors.New("a group is a feature and a value, before its share: mix:sex=Female:0.5")
+			break
+		}
+		s.group = strings.TrimSpace(feature) + "=" + strings.TrimSpace(value)
+		s.share, err = number(strings.TrimSpace(given), isShare,
+			"the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5", group, group)
 	case "outcome":
 		s.share, err = number(rest, isShare,
 			"the share of people with the unfavourable outcome is a number from 0 to 1: outcome:0.8")
@@ -247,22 +258,6 @@ func (s *Stress) parseLimits() (err error) {
 		}
 	}
 	return nil
-}
-
-// parseMix reads the group whose people become a share of all. The others are also those without a value.
-func (s *Stress) parseMix(rest string) (err error) {
-	group, given := rest, ""
-	if at := strings.LastIndexByte(rest, ':'); at >= 0 {
-		group, given = rest[:at], rest[at+1:]
-	}
-	feature, value, _ := strings.Cut(group, "=")
-	if feature == "" || value == "" {
-		return errors.New("a group is a feature and a value, before its share: mix:sex=Female:0.5")
-	}
-	s.group = strings.TrimSpace(feature) + "=" + strings.TrimSpace(value)
-	s.share, err = number(strings.TrimSpace(given), isShare,
-		"the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5", group, group)
-	return err
 }
 
 // change makes other people or constraints of a batch, and says what it did.

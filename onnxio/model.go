@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -334,15 +335,9 @@ const probeA, probeB = 2, 3
 
 // Exposed opens the model with every value of its graph as an output, in the order of the nodes.
 func (m *Model) Exposed() (*ort.Session, error) {
-	var all []string
 	hidden := packed(m.graph.Graph)
-	for _, n := range m.graph.Graph.Nodes {
-		for _, o := range n.Outputs {
-			if o != "" && !hidden[o] {
-				all = append(all, o)
-			}
-		}
-	}
+	all := lists.Join(m.graph.Graph.Nodes, func(n *graph.Node) []string { return n.Outputs })
+	all = lists.Filter(all, func(o string) bool { return o != "" && !hidden[o] })
 	o := m.engine
 	o.Level = ort.Disabled // an optimized graph no longer computes every value
 	return ort.OpenValues(m.graph, o, all...)

@@ -251,12 +251,8 @@ func approved(margins [][]float32, people int) (mean, all float64) {
 		}
 		mean += float64(yes) / float64(people) / float64(len(margins))
 	}
-	for _, no := range refused {
-		if !no {
-			all++
-		}
-	}
-	return mean, all / float64(people)
+	kept := lists.Filter(refused, func(no bool) bool { return !no })
+	return mean, float64(len(kept)) / float64(people)
 }
 
 func costs(rows []RobustRow, found [][]recourse.Action) {

@@ -182,12 +182,9 @@ func (s *trainStep) openStudent(b *stepBuilder) (*ort.Session, error) {
 
 func (t *trainer) match(ctx context.Context) error {
 	dim, batch := t.job.dim(), t.job.Batch
-	var slots, people []int // of those who have a teacher point, in the order of these
-	for k, i := range t.pairs.taught {
-		if i >= 0 {
-			slots, people = append(slots, k), append(people, t.pairs.people[k])
-		}
-	}
+	// Of those who have a teacher point, in the order of these.
+	slots := lists.Where(len(t.pairs.taught), func(k int) bool { return t.pairs.taught[k] >= 0 })
+	people := lists.RowsAt(t.pairs.people, 1, slots)
 	x, taught := t.next.x[:batch*dim], t.next.x[batch*dim:]
 	from, steps := &t.job.source, recourse.Trace{}
 	o := from.Teacher

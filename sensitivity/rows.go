@@ -76,7 +76,14 @@ func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x 
 			}
 			sums.add(h, z, g, b.rows)
 		}
-		out[i] = sums.means(float64(max(1, len(x)/c.Dim())))
+		rows := float64(max(1, len(x)/c.Dim()))
+		slope := sums.slopes / rows / float64(l.Out)
+		out[i] = make([][]float64, l.Out)
+		for at := range n {
+			o := at % l.Out
+			unseen := (sums.passing[at] + unseenShare*slope*sums.own[at]) / rows
+			out[i][o] = append(out[i][o], (sums.seen[at]+unseenRows*unseen)/rows)
+		}
 	}
 	return out, nil
 }
@@ -123,17 +130,4 @@ func (s *rowErrors) add(h, z, g []float32, rows int) {
 			s.own[at] += own
 		}
 	}
-}
-
-func (s *rowErrors) means(n float64) [][]float64 {
-	slope := s.slopes / n / float64(s.layer.Out)
-	out := make([][]float64, s.layer.Out)
-	for o := range out {
-		for f := range s.changes {
-			at := f*s.layer.Out + o
-			unseen := (s.passing[at] + unseenShare*slope*s.own[at]) / n
-			out[o] = append(out[o], (s.seen[at]+unseenRows*unseen)/n)
-		}
-	}
-	return out
 }

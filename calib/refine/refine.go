@@ -206,10 +206,7 @@ func newRefinement(layers []Layer, p Points) (*refinement, error) {
 	}
 	s.seen, s.held = p.Part()
 	s.n = len(s.seen.Margins)
-	s.r, s.w = make([]float32, s.n), make([]float32, s.n)
-	for k, w := range s.seen.Weights {
-		s.w[k] = float32(w)
-	}
+	s.r, s.w = make([]float32, s.n), lists.Map(s.seen.Weights, func(w float64) float32 { return float32(w) })
 	s.h, s.g = make([][]float32, len(layers)), make([][]float32, len(layers))
 	for l := range s.layers {
 		info := &s.layers[l].Info

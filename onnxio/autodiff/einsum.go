@@ -119,11 +119,7 @@ func Equation(n *graph.Node, ranks ...int) (in []string, out string, err error) 
 }
 
 func shapeFor(letters string, sizes map[rune]graph.Dim) graph.Shape {
-	s := graph.Shape{}
-	for _, l := range letters {
-		s = append(s, sizes[l])
-	}
-	return s
+	return lists.Map([]rune(letters), func(l rune) graph.Dim { return sizes[l] })
 }
 
 func keep(letters string, f func(l rune) bool) string {

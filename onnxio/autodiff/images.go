@@ -312,9 +312,5 @@ func averagePoolType(c *Call) []graph.Type {
 func globalPoolType(c *Call) []graph.Type {
 	s := c.types[0].Shape
 	c.failIf(len(s) < 3, "%v is not rows x channels x image", c.types[0])
-	out := graph.Shape{s[0], s[1]}
-	for range s[2:] {
-		out = append(out, one())
-	}
-	return single(c.types[0].DType, out)
+	return single(c.types[0].DType, append(graph.Shape{s[0], s[1]}, slices.Repeat(graph.Shape{one()}, len(s)-2)...))
 }

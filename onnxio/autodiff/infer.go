@@ -21,14 +21,9 @@ type inference func(c *Call) []graph.Type
 // every node whose output types could not be found.
 func Infer(g *graph.Graph, types graph.Types) error {
 	b := newBuilder(g, types, "")
-	var errs []error
-	for _, n := range g.Nodes {
-		if err := b.complete(n); err != nil {
-			errs = append(errs, err)
-		}
-	}
+	err := errors.Join(lists.Map(g.Nodes, b.complete)...)
 	maps.Copy(types, b.types)
-	return errors.Join(errs...)
+	return err
 }
 
 func (b *gradientBuilder) complete(n *graph.Node) error {
@@ -339,11 +334,8 @@ func normals(axes []int64, r int) []int64 {
 	return slices.Compact(out)
 }
 
-func axesFrom(first int64, t graph.Type) (axes []int64) {
-	for i := first; i < int64(len(t.Shape)); i++ {
-		axes = append(axes, i)
-	}
-	return axes
+func axesFrom(first int64, t graph.Type) []int64 {
+	return lists.Make(max(0, len(t.Shape)-int(first)), func(i int) int64 { return first + int64(i) })
 }
 
 // Integers returns a function that tells the elements of an integer value of rank 0 or 1 of g, as far as constants and

@@ -180,19 +180,3 @@ func (s *stripper) strip(extra *[]byte, doc, props protowire.Number) {
 	}
 	*extra = kept
 }
-
-// refuseSparse names the sparse initializers among the fields of a graph that are carried unread.
-func (c *modelCoder) refuseSparse(extra []byte) {
-	for f := range fields(extra) {
-		if f.number != graphSparseTensor {
-			continue
-		}
-		var values onnxpb.TensorProto
-		for part := range fields(f.body) {
-			if part.number == 1 && proto.Unmarshal(part.body, &values) != nil {
-				values.Name = nil
-			}
-		}
-		c.bad(fmt.Errorf("initializer %q is sparse: export the model with dense weights", values.GetName()))
-	}
-}

@@ -172,7 +172,15 @@ func (c *modelCoder) graph(g *graph.Graph, p *onnxpb.GraphProto) {
 	})
 	if !c.writing {
 		c.place = nil
-		c.refuseSparse(g.Extra)
+		for sparse := range bodies(g.Extra, graphSparseTensor) {
+			var values onnxpb.TensorProto
+			for part := range bodies(sparse, 1) {
+				if proto.Unmarshal(part, &values) != nil {
+					values.Name = nil
+				}
+			}
+			c.bad(fmt.Errorf("initializer %q is sparse: export the model with dense weights", values.GetName()))
+		}
 	}
 }
 

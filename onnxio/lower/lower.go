@@ -169,14 +169,8 @@ func (f *Signature) split(g *graph.Graph) {
 		return // decisions alone: what they are made of is found behind them
 	}
 	needed := g.Needed(graph.Names(numbers)...)
-	var kept []*graph.Node
-	for _, n := range g.Nodes {
-		if needed[n] {
-			kept = append(kept, n)
-		} else {
-			f.back = append(f.back, n)
-		}
-	}
+	kept := lists.Filter(g.Nodes, func(n *graph.Node) bool { return needed[n] })
+	f.back = lists.Filter(g.Nodes, func(n *graph.Node) bool { return !needed[n] })
 	uses := used(f.back)
 	lists.Mark(uses, graph.Names(f.file.Graph.Outputs)...)
 	g.Nodes, g.Outputs = kept, numbers

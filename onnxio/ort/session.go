@@ -174,10 +174,9 @@ func (s *Session) Tensors() []string {
 
 func (s *Session) arrange(in []*graph.Tensor) ([]*graph.Tensor, error) {
 	ordered := make([]*graph.Tensor, len(s.inputs))
-	var given []string
+	given := lists.Map(in, func(t *graph.Tensor) string { return t.Name })
 	var errs []error
 	for _, t := range in {
-		given = append(given, t.Name)
 		if i := slices.Index(graph.Names(s.inputs), t.Name); i >= 0 {
 			ordered[i] = t
 			errs = append(errs, fits(t, s.inputs[i]))

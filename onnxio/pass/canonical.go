@@ -27,14 +27,10 @@ func Canonical(m *graph.Model, types graph.Types) (*graph.Model, graph.Types, er
 	if err := Upgrade(c, types); err != nil {
 		return nil, nil, err
 	}
-	var errs []error
-	for _, n := range c.Graph.Nodes {
-		if n.HasGraphs() {
-			errs = append(errs, fmt.Errorf("%s holds a subgraph", n.Label()))
-		}
-	}
-	if len(errs) > 0 {
-		return nil, nil, errors.Join(errs...)
+	holders := lists.Filter(c.Graph.Nodes, (*graph.Node).HasGraphs)
+	says := func(n *graph.Node) error { return fmt.Errorf("%s holds a subgraph", n.Label()) }
+	if err := errors.Join(lists.Map(holders, says)...); err != nil {
+		return nil, nil, err
 	}
 	r := &canonicalizer{Rewriter: graph.NewRewriter(c, typesOf(c.Graph, types))}
 	for _, step := range []func(){

@@ -120,11 +120,7 @@ func (c *contraction) sort() bool {
 }
 
 func (c *contraction) shape(letters string) graph.Shape {
-	var s graph.Shape
-	for _, l := range letters {
-		s = append(s, c.sizes[l])
-	}
-	return s
+	return lists.Map([]rune(letters), func(l rune) graph.Dim { return c.sizes[l] })
 }
 
 func (c *contraction) count(letters string) int64 { return Elements(c.shape(letters)).Size }
@@ -254,25 +250,6 @@ func (f *flattener) transpose(value string, perm []int64) *graph.Node {
 	}
 	f.turns[n] = true
 	return n
-}
-
-func (f *flattener) merge(n *graph.Node) bool {
-	first := f.Producers[n.Input(0)]
-	if !n.Is("Transpose") || first == nil || !first.Is("Transpose") || !f.turns[n] && !f.turns[first] {
-		return false
-	}
-	a, b := first.Ints("perm"), n.Ints("perm")
-	if len(a) != len(b) || len(a) == 0 {
-		return false
-	}
-	f.turns[n], f.turns[first] = true, true // one that nothing reads any more goes away
-	perm := lists.Map(b, func(k int64) int64 { return a[k] })
-	n.Inputs[0] = first.Input(0)
-	if slices.IsSorted(perm) && f.Bypass(n) {
-		return true
-	}
-	n.Attrs = []graph.Attr{graph.IntsAttr("perm", perm...)}
-	return true
 }
 
 // bias takes the constant that alone is added to the result of n, one number for each of the weights' own axes, in the

@@ -3,6 +3,7 @@ package pass
 import (
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 )
 
@@ -28,9 +29,38 @@ func (r *canonicalizer) flatten() {
 		f.contract(n)
 	}
 	r.Index()
-	r.Repeat(f.merge)
+	r.Repeat(func(n *graph.Node) bool { // two Transposes become one
+		first := f.Producers[n.Input(0)]
+		if !n.Is("Transpose") || first == nil || !first.Is("Transpose") || !f.turns[n] && !f.turns[first] {
+			return false
+		}
+		a, b := first.Ints("perm"), n.Ints("perm")
+		if len(a) != len(b) || len(a) == 0 {
+			return false
+		}
+		f.turns[n], f.turns[first] = true, true // one that nothing reads any more goes away
+		perm := lists.Map(b, func(k int64) int64 { return a[k] })
+		n.Inputs[0] = first.Input(0)
+		if slices.IsSorted(perm) && f.Bypass(n) {
+			return true
+		}
+		n.Attrs = []graph.Attr{graph.IntsAttr("perm", perm...)}
+		return true
+	})
 	r.Repeat(f.sink)
-	r.Repeat(f.join)
+	r.Repeat(func(n *graph.Node) bool { // two Reshapes of which one undoes the other go away
+		back, to := f.Producers[n.Input(0)], f.Inits[n.Input(1)]
+		if !n.Is("Reshape") || f.backs[n] || back == nil || !f.backs[back] || to == nil {
+			return false
+		}
+		from := f.Types[back.Input(0)].Shape
+		v, err := to.Ints()
+		if err != nil || len(from) != 2 || from[1].Size < 1 || !slices.Equal(v, []int64{-1, from[1].Size}) {
+			return false
+		}
+		n.Inputs[0] = back.Input(0)
+		return f.Bypass(n)
+	})
 	r.Repeat(func(n *graph.Node) bool { // what nothing reads any more goes away
 		if !f.backs[n] && !f.turns[n] || len(f.Consumers[n.Outputs[0]]) > 0 || f.G.IsOutput(n.Outputs[0]) {
 			return false
@@ -147,20 +177,6 @@ func alongLast(dims []int64, last int64) bool {
 		}
 	}
 	return true
-}
-
-func (f *flattener) join(n *graph.Node) bool {
-	back, to := f.Producers[n.Input(0)], f.Inits[n.Input(1)]
-	if !n.Is("Reshape") || f.backs[n] || back == nil || !f.backs[back] || to == nil {
-		return false
-	}
-	from := f.Types[back.Input(0)].Shape
-	v, err := to.Ints()
-	if err != nil || len(from) != 2 || from[1].Size < 1 || !slices.Equal(v, []int64{-1, from[1].Size}) {
-		return false
-	}
-	n.Inputs[0] = back.Input(0)
-	return f.Bypass(n)
 }
 
 func elementwise() []string {

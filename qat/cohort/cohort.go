@@ -348,13 +348,8 @@ func Points(actions []recourse.Action) [][]float32 {
 
 // RaysTo are the ways of people to their points; nil is no point.
 func RaysTo(people []int, points [][]float32) []Ray {
-	rays := []Ray{}
-	for k, to := range points {
-		if to != nil {
-			rays = append(rays, Ray{people[k], to})
-		}
-	}
-	return rays
+	at := lists.Where(len(points), func(k int) bool { return points[k] != nil })
+	return lists.Map(at, func(k int) Ray { return Ray{people[k], points[k]} })
 }
 
 func (s *Source) withNoise(round int) qat.Points {
