@@ -104,6 +104,20 @@ type Layer struct {
 	Float       string    `json:"float,omitempty"` // why the layer stays in float
 }
 
+// InFloat says how many weights stay in float and have no part in the mean bit width; "" where none do.
+func (r *Result) InFloat() string {
+	float, all := 0, 0
+	for i := range r.Layers {
+		if all += r.Layers[i].Params; r.Layers[i].Float != "" {
+			float += r.Layers[i].Params
+		}
+	}
+	if float == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d weights", float, all)
+}
+
 // chosenBy says what a recipe chose bit widths by.
 func (a *Allocation) chosenBy(r *Recipe) {
 	a.Method, a.Allocator, a.Rounding = r.Method, r.Allocate.Rule, r.Round.Rule
