@@ -228,6 +228,13 @@ func (m *Model) FileFeed(x []float32) (in []*graph.Tensor, err error) {
 	return in, err
 }
 
+// Unoptimized returns the model as ONNX Runtime runs it without optimizations: it opens large graphs many times faster.
+func (m *Model) Unoptimized() *Model {
+	c := *m
+	c.engine.Level = ort.Disabled
+	return &c
+}
+
 // Engine returns the options that the model was run with.
 func (m *Model) Engine() ort.Options { return m.engine }
 

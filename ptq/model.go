@@ -336,7 +336,7 @@ func (o *Obstacle) Unwrap() error { return o.error }
 // Quantizable returns nil when a model has layers to quantize and a margin with a gradient. Otherwise it is an
 // *Obstacle, or an error of the run.
 func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
-	c, err := taskmodel.Open(m, nil, 1)
+	c, err := taskmodel.Open(m.Unoptimized(), nil, 1)
 	if err != nil {
 		return nil // of the head, which is declared by the task
 	}

@@ -211,10 +211,10 @@ func addKernels(e *env, model []byte, layers []qdq.LayerNote) error {
 	if err != nil {
 		return err
 	}
+	kernel := verify.Kernels(o.Graph)
 	for i := range layers {
 		l := &layers[i]
-		n := cmp.Or(verify.Kernel(o.Graph, l.Node, l.Output), verify.Kernel(o.Graph, "", l.Behind))
-		if n != nil {
+		if n := cmp.Or(kernel(l.Node, l.Output), kernel("", l.Behind)); n != nil {
 			l.Kernel = n.Op
 		}
 	}

@@ -38,9 +38,23 @@ func Gradients(g *graph.Graph, types graph.Types, y string, wrt []string, o Opti
 	if err = errors.Join(append(d.errs, err)...); err != nil {
 		return nil, fmt.Errorf("autodiff: %w", err)
 	}
-	g.Nodes, g.Inits = d.g.Nodes, d.g.Inits
+	d.declare(g.Producers())
+	g.Nodes, g.Inits, g.Values = d.g.Nodes, d.g.Inits, d.g.Values
 	maps.Copy(types, d.types)
 	return out, nil
+}
+
+// declare states the types of new values. ONNX Runtime gives each size that it cannot infer a name of its own; it then
+// finds no memory to use again, and takes the square of the number of nodes to look for it.
+func (d *driver) declare(old map[string]*graph.Node) {
+	d.g.Values = slices.Clone(d.g.Values)
+	for _, n := range d.g.Nodes {
+		for _, o := range n.Outputs {
+			if t, known := d.types[o]; known && old[o] == nil {
+				d.g.Values = append(d.g.Values, graph.Value{Name: o, DType: t.DType, Shape: t.Shape})
+			}
+		}
+	}
 }
 
 // Stop returns a node at which the gradient of y by x is lost, where each way from x to y has one: y is constant but

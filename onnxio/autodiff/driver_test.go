@@ -57,6 +57,24 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// ONNX Runtime infers no size of a seed of ones, and looks for memory of unknown sizes in quadratic time.
+func TestDeclared(t *testing.T) {
+	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
+		return nb.Op("Relu", []string{nb.Op("Mul", []string{"x", "x"})})
+	}, "x:N 2")
+	before := b.g.Producers()
+	b.grads(y, []string{"x"}, autodiff.Options{})
+	declared := map[string]string{}
+	for _, v := range b.g.Values {
+		declared[v.Name] = graph.Type{DType: v.DType, Shape: v.Shape}.String()
+	}
+	for name := range b.g.Producers() {
+		if before[name] == nil {
+			must.Same(t, b.types[name].String(), declared[name])
+		}
+	}
+}
+
 func TestOnes(t *testing.T) {
 	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
 		return nb.Op("ReduceSum", []string{nb.Op("Exp", []string{"x"}), nb.Const(graph.FromInts("axes", []int64{1}, 1))},

@@ -235,6 +235,11 @@ func (c *Model) derive(scalar appender) (*Training, error) {
 		}
 	}
 	d := &Training{Graph: m, Types: maps.Clone(c.Types())}
+	for i, v := range m.Graph.Inputs {
+		if v.Name == c.Input().Name { // with the name that sizes of gradients have
+			m.Graph.Inputs[i].Shape = d.Types[v.Name].Shape
+		}
+	}
 	d.y, d.seed = scalar(graph.NewBuilder(m.Graph, "cfq."))
 	var err error
 	if d.Policy, err = c.through(m); err != nil {

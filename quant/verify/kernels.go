@@ -12,7 +12,7 @@ import (
 )
 
 func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
-	inits, producers := opt.InitMap(), g.Producers()
+	inits, producers, kernel := opt.InitMap(), g.Producers(), Kernels(opt)
 	for _, n := range opt.Nodes {
 		if n.Is("DequantizeLinear") && inits[n.Input(0)] != nil {
 			r.problem("%s dequantizes weights at every inference", n.Label())
@@ -26,7 +26,7 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 		var w, n *graph.Node
 		if at >= 0 {
 			w = g.Nodes[at]
-			n = kernelOf(opt, g, w, p.Node)
+			n = kernelOf(kernel, g, w, p.Node)
 		}
 		if n == nil {
 			r.problem("layer %q is not in the graph that ONNX Runtime runs", p.Node)
@@ -49,34 +49,44 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 		if !quant.IsLayer(w) || w.Name == "" || plan.Layer(w.Name) != nil {
 			continue
 		}
-		if n := kernelOf(opt, g, w, w.Name); n != nil && qdq.Kernels()[n.Op].Integer() {
+		if n := kernelOf(kernel, g, w, w.Name); n != nil && qdq.Kernels()[n.Op].Integer() {
 			r.problem("layer %q is to stay in float and runs as %s", w.Name, n.Op)
 		}
 	}
 }
 
-func kernelOf(opt, g *graph.Graph, w *graph.Node, name string) *graph.Node {
-	return cmp.Or(Kernel(opt, name, w.Outputs[0]), Kernel(opt, "", qdq.Behind(g, w)))
+func kernelOf(kernel KernelIndex, g *graph.Graph, w *graph.Node, name string) *graph.Node {
+	return cmp.Or(kernel(name, w.Outputs[0]), kernel("", qdq.Behind(g, w)))
 }
 
-// Kernel returns the node of the optimized graph that runs a layer of the written one, given the layer's name and the
-// value that it defines ("" when one is not known); nil when there is none. Fusion keeps the name of the layer's node,
-// puts a word before it where it takes in an activation behind or a number behind it where the layout of a
-// convolution's data changes, or else keeps the value. A convolution for blocks of channels is called after the value.
-func Kernel(optimized *graph.Graph, name, output string) *graph.Node {
-	for _, matches := range []func(n *graph.Node) bool{
-		func(n *graph.Node) bool { return name != "" && n.Name == name },
-		func(n *graph.Node) bool {
-			number, moved := strings.CutPrefix(n.Name, name+"_token_")
-			_, err := strconv.Atoi(number)
-			return name != "" && (strings.HasSuffix(n.Name, " "+name) || moved && err == nil)
-		},
-		func(n *graph.Node) bool { return output != "" && n.Name == output+"_nchwc" },
-		func(n *graph.Node) bool { return output != "" && slices.Contains(n.Outputs, output) },
-	} {
-		if i := slices.IndexFunc(optimized.Nodes, matches); i >= 0 {
-			return optimized.Nodes[i]
+// KernelIndex returns the node of the optimized graph that runs a layer of the written one, given the layer's name and
+// the value that it defines ("" when one is not known); nil when there is none.
+type KernelIndex func(name, output string) *graph.Node
+
+// Kernels makes the index. Fusion keeps the name of the layer's node, puts a word before it where it takes in an
+// activation behind or a number behind it where the layout of a convolution's data changes, or else keeps the value. A
+// convolution for blocks of channels is called after the value.
+func Kernels(optimized *graph.Graph) KernelIndex {
+	named, fused, values := map[string]*graph.Node{}, map[string]*graph.Node{}, optimized.Producers()
+	first := func(in map[string]*graph.Node, name string, n *graph.Node) {
+		if in[name] == nil && name != "" {
+			in[name] = n
 		}
 	}
-	return nil
+	for _, n := range optimized.Nodes {
+		first(named, n.Name, n)
+		for i, c := range n.Name {
+			if c == ' ' {
+				first(fused, n.Name[i+1:], n)
+			}
+		}
+		if i := strings.LastIndex(n.Name, "_token_"); i >= 0 {
+			if _, err := strconv.Atoi(n.Name[i+len("_token_"):]); err == nil {
+				first(fused, n.Name[:i], n)
+			}
+		}
+	}
+	return func(name, output string) *graph.Node {
+		return cmp.Or(named[name], fused[name], named[output+"_nchwc"], values[output])
+	}
 }

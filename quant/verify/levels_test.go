@@ -132,7 +132,7 @@ func TestKernel(t *testing.T) {
 		{"", "", ""},
 	} {
 		got := ""
-		if n := verify.Kernel(g, c.name, c.output); n != nil {
+		if n := verify.Kernels(g)(c.name, c.output); n != nil {
 			got = n.Op
 		}
 		must.Same(t, c.want, got)
