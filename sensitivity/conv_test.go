@@ -79,6 +79,7 @@ func TestFirstOrderOfAConvolution(t *testing.T) {
 // and of a dense layer.
 func TestWeights(t *testing.T) {
 	t.Parallel()
+	const few = 5 // one of so many weights
 	m := picture("Tanh")
 	c := open(t, m)
 	layers := found(t, m)
@@ -89,16 +90,17 @@ func TestWeights(t *testing.T) {
 	}
 	for l, name := range []string{layers[0].Weight, layers[1].Weight} {
 		largest, wants := 0.0, make([]float64, len(layers[l].W))
-		for i, w := range layers[l].W {
+		for i := 0; i < len(wants); i += few {
 			const h = 2e-2
+			w := layers[l].W[i]
 			up, down := margins(nudged(m, name, i, h)), margins(nudged(m, name, i, -h))
 			for r := range up {
 				wants[i] += math.Abs(float64(w)*float64(up[r]-down[r])) / (2 * h) / 3
 			}
 			largest = max(largest, wants[i])
 		}
-		for i, want := range wants {
-			must.Near(must.In(t, l, i), want, got[l][i], 3e-3*largest)
+		for i := 0; i < len(wants); i += few {
+			must.Near(must.In(t, l, i), wants[i], got[l][i], 3e-3*largest)
 		}
 	}
 }

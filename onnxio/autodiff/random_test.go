@@ -19,7 +19,7 @@ func draws() int {
 	if os.Getenv("CFQ_LONG") == "1" {
 		return 60
 	}
-	return 2
+	return 1
 }
 
 // TestRandom holds operators whose rules depend on shapes against central differences, first and second order, for
