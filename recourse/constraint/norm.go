@@ -169,11 +169,27 @@ func (a *Set) Marginal(u *Feature, x, d []float32) float64 {
 	return w
 }
 
-// Quadratic returns the term of a change of a numeric feature by k steps as linear |k| + quadratic k^2; there is none
-// under a mixed cost.
+// Quadratic returns the term of a change of a numeric feature by k steps as linear |k| + quadratic k^2.
 func (n *Norm) Quadratic(u *Feature, step float64) (linear, quadratic float64) {
 	w := u.weights[0] * step
-	return n.ratio * w, (1 - n.ratio) * w * w
+	if n.ratio == 0 {
+		return 0, w * w
+	}
+	return w, 0
+}
+
+// Budget returns what the terms of an action that changes at most k features add up to when it costs this much: exactly
+// under l1 and l2, at most under a mixed cost.
+func (n *Norm) Budget(cost float64, k int) float64 {
+	switch {
+	case n.ratio == 0:
+		return cost * cost
+	case n.ratio == 1:
+		return cost
+	case n.encoded:
+		return cost * math.Sqrt(float64(k))
+	}
+	return cost / (n.ratio + (1-n.ratio)/math.Sqrt(float64(k)))
 }
 
 // Slope sets g to the gradient of the cost by the action, Dim entries; it is 0 where the action changes nothing. The

@@ -1,0 +1,334 @@
+package proof
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
+	"cfq/recourse/constraint"
+)
+
+// actions are what one person can change: a position of every variable, at most limit of them off the one that is no
+// change, whose costs add up to at most a budget. What links and rules between features forbid besides is left out.
+type actions struct {
+	set       *constraint.Set
+	x         []float32
+	variables []variable
+	effects   [][]term // of each slot on the inputs
+	linear    *constraint.Linear
+	sums      [][]float64 // of each slot on the rows of linear
+	rules     [][]float64 // the same by row
+	limits    []constraint.Limit
+	limit     int
+	budget    float64 // on the sum of the variables' costs
+	beyond    float64 // the least cost of a change that is farther than the variables go
+
+	gains []gain // scratch
+}
+
+// variable is one feature that a person can change. Its position is the index of an option, the first of which is no
+// change, or on a line the number of steps or, without steps, the change itself.
+type variable struct {
+	feature *constraint.Feature
+	slot    int // the first of the effects: one for each option or, on a line, one for a change by 1
+
+	line, whole bool
+	lin, quad   float64 // on a line, n steps cost lin |n| + quad n^2
+
+	options []int // of Feature.AllOptions; stay first
+	costs   []float64
+}
+
+const stay = -1
+
+// domain is the positions of a variable that are left: from lo to hi, or the options listed.
+type domain struct {
+	lo, hi  float64
+	options []int32
+	in      bool // it counts as changed wherever it stands
+}
+
+// term is a change of one input.
+type term struct {
+	input int
+	by    float64
+}
+
+// mostTabled bounds the options of a number that others follow by a table.
+const mostTabled = 1 << 12
+
+// newActions returns the person's actions and the domains of all of them.
+func newActions(a *constraint.Set, x []float32) (p *actions, domains []domain) {
+	p = &actions{set: a, x: x, linear: a.Linear(x), limit: a.Limit(), budget: math.Inf(1), beyond: math.Inf(1)}
+	p.limits = p.linear.Limits()
+	d := make([]float32, a.Dim())
+	effect := func(step float64) {
+		a.Propagate(x, d)
+		var e []term
+		for j, v := range d {
+			if v != 0 {
+				e = append(e, term{j, step * float64(v)})
+			}
+		}
+		sums := p.linear.Effects(d)
+		floats.Scale(step, sums)
+		p.effects, p.sums = append(p.effects, e), append(p.sums, sums)
+		clear(d)
+	}
+	for _, u := range a.Free() {
+		v := variable{feature: u, slot: len(p.effects)}
+		if u.Numeric() && !u.Tabled {
+			first, last, step := u.Positions(x[u.First])
+			v.line, v.whole = true, u.Step > 0
+			v.lin, v.quad = a.Norm().Quadratic(u, step)
+			d[u.First] = 1
+			effect(step)
+			domains = append(domains, domain{lo: first, hi: last})
+			if u.Step == 0 && u.Endless(x[u.First]) {
+				p.beyond = min(p.beyond, v.cost(max(-first, last)))
+			}
+		} else {
+			v.options, v.costs = []int{stay}, []float64{0}
+			effect(1)
+			for _, id := range u.AllOptions(x, mostTabled) {
+				u.Set(x, d, id)
+				v.options, v.costs = append(v.options, id), append(v.costs, a.Norm().Term(u, x, d))
+				effect(1)
+			}
+			all := make([]int32, len(v.options))
+			for k := range all {
+				all[k] = int32(k)
+			}
+			domains = append(domains, domain{options: all})
+			if len(all) > mostTabled {
+				p.beyond = min(p.beyond, slices.Max(v.costs))
+			}
+		}
+		p.variables = append(p.variables, v)
+	}
+	return p, domains
+}
+
+// afford sets the budget to what actions of at most this cost add up to.
+func (p *actions) afford(cost float64) {
+	p.budget = p.set.Norm().Budget(cost, min(p.limit, len(p.variables))) * (1 + 1e-12)
+}
+
+// settled says whether one position is left.
+func (d *domain) settled(v *variable) bool {
+	if v.line {
+		return d.lo == d.hi
+	}
+	return len(d.options) == 1
+}
+
+// stays says whether no change is left among the positions.
+func (d *domain) stays(v *variable) bool {
+	if v.line {
+		return !d.in && d.lo <= 0 && d.hi >= 0
+	}
+	return !d.in && d.options[0] == 0
+}
+
+// width is the range of the plane over the domain.
+func (d *domain) width(v *variable, plane []float64) float64 {
+	if v.line {
+		return math.Abs(plane[v.slot]) * (d.hi - d.lo)
+	}
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, k := range d.options {
+		e := plane[v.slot+int(k)]
+		least, most = min(least, e), max(most, e)
+	}
+	return most - least
+}
+
+// gain is the best position of a variable that need not change.
+type gain struct {
+	at    int
+	pos   float64
+	value float64 // of the plane, less what the position costs at the price
+	cost  float64
+}
+
+// best returns the position of the largest value at a price of costs, the first of equals.
+func (d *domain) best(v *variable, plane []float64, price float64) (pos, value, cost float64) {
+	if v.line {
+		return d.bestOnLine(v, plane[v.slot], price)
+	}
+	value = math.Inf(-1)
+	for _, k := range d.options {
+		if e := plane[v.slot+int(k)] - price*v.costs[k]; e > value {
+			pos, value, cost = float64(k), e, v.costs[k]
+		}
+	}
+	return pos, value, cost
+}
+
+func (d *domain) bestOnLine(v *variable, slope, price float64) (pos, value, cost float64) {
+	lin, quad := price*v.lin, price*v.quad
+	at := func(n float64) float64 {
+		if n == 0 {
+			return 0 // also where the price is infinite
+		}
+		return slope*n - lin*math.Abs(n) - quad*n*n
+	}
+	switch most := math.Abs(slope) - lin; {
+	case !(most > 0):
+	case quad == 0:
+		pos = math.Copysign(math.Inf(1), slope)
+	default:
+		pos = math.Copysign(most/(2*quad), slope)
+	}
+	pos = min(max(pos, d.lo), d.hi)
+	if v.whole {
+		down, up := math.Floor(pos), math.Ceil(pos)
+		if pos = down; down < d.lo || up <= d.hi && at(up) > at(down) {
+			pos = up
+		}
+	}
+	return pos + 0, at(pos), v.lin*math.Abs(pos) + v.quad*pos*pos
+}
+
+// assignment is a position of every variable, with the plane's value there and what it costs.
+type assignment struct {
+	pos         []float64
+	value, cost float64
+}
+
+// assign sets to to the assignment of the largest value at a price of costs, and returns that; -Inf when more variables
+// change than may.
+func (p *actions) assign(to *assignment, dom []domain, plane []float64, price float64) float64 {
+	to.value, to.cost = 0, 0
+	p.gains = p.gains[:0]
+	used, total := 0, 0.0
+	for i := range dom {
+		v, d := &p.variables[i], &dom[i]
+		pos, value, cost := d.best(v, plane, price)
+		to.pos[i] = 0
+		if !d.stays(v) {
+			used++
+			to.pos[i] = pos
+			total += value
+			to.cost += cost
+		} else if value > 0 {
+			p.gains = append(p.gains, gain{i, pos, value, cost})
+		}
+	}
+	room := p.limit - used
+	if room < 0 {
+		return math.Inf(-1)
+	}
+	if len(p.gains) > room {
+		slices.SortStableFunc(p.gains, func(a, b gain) int { return cmp.Compare(b.value, a.value) })
+		p.gains = p.gains[:room]
+	}
+	for _, g := range p.gains {
+		to.pos[g.at] = g.pos
+		total += g.value
+		to.cost += g.cost
+	}
+	to.value = p.at(plane, to.pos)
+	return total
+}
+
+// at returns the value of the plane.
+func (p *actions) at(plane, pos []float64) float64 {
+	sum := 0.0
+	for i := range p.variables {
+		sum += p.variables[i].at(plane, pos[i])
+	}
+	return sum
+}
+
+func (v *variable) at(plane []float64, pos float64) float64 {
+	if v.line {
+		return plane[v.slot] * pos
+	}
+	return plane[v.slot+int(pos)]
+}
+
+// maximum bounds the plane over the actions of the domains from above: the Lagrangian dual of the budget, whose inner
+// maximum is exact, steps, options and limit included. rich and poor are set to the last assignments above and within
+// the budget. It is -Inf when there is no action.
+func (p *actions) maximum(rich, poor *assignment, dom []domain, plane []float64, rounds int) float64 {
+	bound := p.assign(rich, dom, plane, 0)
+	if rich.cost <= p.budget {
+		copy(poor.pos, rich.pos)
+		poor.value, poor.cost = rich.value, rich.cost
+		return bound
+	}
+	if !p.cheapest(poor, dom, plane) || poor.cost > p.budget {
+		return math.Inf(-1)
+	}
+	spare := &assignment{pos: make([]float64, len(dom))}
+	for range rounds {
+		price := (rich.value - poor.value) / (rich.cost - poor.cost)
+		if !(price > 0) || math.IsInf(price, 0) {
+			break
+		}
+		value := p.assign(spare, dom, plane, price) + price*p.budget
+		bound = min(bound, value)
+		line := rich.value + price*(p.budget-rich.cost)
+		if value <= line+1e-12*(math.Abs(line)+price*p.budget) || spare.cost == rich.cost || spare.cost == poor.cost {
+			break
+		}
+		if spare.cost > p.budget {
+			*rich, *spare = *spare, *rich
+		} else {
+			*poor, *spare = *spare, *poor
+		}
+	}
+	return bound
+}
+
+// cheapest returns the position of the least cost.
+func (d *domain) cheapest(v *variable) (pos, cost float64) {
+	if v.line {
+		pos = min(max(0, d.lo), d.hi)
+	} else {
+		pos = float64(slices.MinFunc(d.options, func(a, b int32) int { return cmp.Compare(v.costs[a], v.costs[b]) }))
+	}
+	return pos, v.cost(pos)
+}
+
+// cheapest sets to to the assignment of the least cost; false when more variables change than may.
+func (p *actions) cheapest(to *assignment, dom []domain, plane []float64) bool {
+	to.cost = 0
+	used := 0
+	for i := range dom {
+		v, d := &p.variables[i], &dom[i]
+		to.pos[i] = 0
+		if d.stays(v) {
+			continue
+		}
+		used++
+		pos, cost := d.cheapest(v)
+		to.pos[i] = pos
+		to.cost += cost
+	}
+	to.value = p.at(plane, to.pos)
+	return used <= p.limit
+}
+
+// action returns the change of the inputs at the positions.
+func (p *actions) action(pos []float64) []float32 {
+	d := make([]float32, p.set.Dim())
+	for i := range p.variables {
+		v := &p.variables[i]
+		u := v.feature
+		switch {
+		case pos[i] == 0:
+		case !v.line:
+			u.Set(p.x, d, v.options[int(pos[i])])
+		case v.whole:
+			d[u.First] = u.Tick(pos[i])
+		default:
+			d[u.First] = u.Nearest(p.x[u.First], float32(pos[i]))
+		}
+	}
+	p.set.Propagate(p.x, d)
+	return d
+}
