@@ -1,0 +1,287 @@
+package proof
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+)
+
+// problem is a question about one person: the networks as functions of what the person can change. The inputs are gone:
+// a row has a value at the person as they are, and an effect for each slot.
+type problem struct {
+	*Pair
+	*actions
+
+	all           []domain
+	root          *bounds // over all domains; nil when there is no action
+	ofAt, apartAt field
+	// How far the margins that ONNX Runtime computes may be from the network's, for either network.
+	slack, otherSlack float64
+
+	h, d, plane []float64 // of a substitution: what is left on units, on their differences, and on slots
+	constant    float64   // that the last substitution left
+	heldH       []float64 // what was left on a unit, and on its difference, when it was relaxed
+	heldD       []float64
+	planes      [][]float64 // of the open units of a node, upper bounds
+	rich, poor  assignment
+	z, e        []float64 // of an evaluation
+}
+
+func (p *problem) pair() bool { return p.other.bias != nil }
+
+// field is a network by rows.
+type field struct {
+	at      []float64
+	effects [][]float64 // nil where a row reads nothing that changes
+}
+
+func (s *side) field(x []float32, effects [][]term) field {
+	f := field{at: slices.Clone(s.bias), effects: make([][]float64, len(s.input))}
+	for r, w := range s.input {
+		if w == nil {
+			continue
+		}
+		for j, v := range x {
+			f.at[r] += w[j] * float64(v)
+		}
+		row := make([]float64, len(effects))
+		for k, of := range effects {
+			for _, t := range of {
+				row[k] += w[t.input] * t.by
+			}
+		}
+		f.effects[r] = row
+	}
+	return f
+}
+
+// bounds are intervals of what units read, and of how much more their twins read.
+type bounds struct{ lo, hi, apartLo, apartHi []float64 }
+
+func (b *bounds) clone() *bounds {
+	return &bounds{slices.Clone(b.lo), slices.Clone(b.hi), slices.Clone(b.apartLo), slices.Clone(b.apartHi)}
+}
+
+func noBounds(units int, pair bool) *bounds {
+	wide := func(v float64) []float64 { return slices.Repeat([]float64{v}, units) }
+	b := &bounds{lo: wide(math.Inf(-1)), hi: wide(math.Inf(1))}
+	if pair {
+		b.apartLo, b.apartHi = wide(math.Inf(-1)), wide(math.Inf(1))
+	}
+	return b
+}
+
+// decided says whether a unit is linear in both networks.
+func (b *bounds) decided(u int) bool {
+	sure := b.lo[u] >= 0 || b.hi[u] <= 0
+	if b.apartLo == nil || !sure {
+		return sure
+	}
+	return b.lo[u]+b.apartLo[u] >= 0 || b.hi[u]+b.apartHi[u] <= 0
+}
+
+// linearBound is z times what a unit reads, plus apart times how much more its twin reads, plus at. It misses what it
+// bounds by loss at most.
+type linearBound struct{ z, apart, at, loss float64 }
+
+func (l *linearBound) add(by float64, m linearBound) {
+	l.z += by * m.z
+	l.apart += by * m.apart
+	l.at += by * m.at
+	l.loss += math.Abs(by) * m.loss
+}
+
+// relaxed bounds h times the unit's value plus d times how much larger its twin's is, from above.
+func (b *bounds) relaxed(u int, h, d float64) (l linearBound) {
+	if h > 0 {
+		l.add(h, over(b.lo[u], b.hi[u]))
+	} else if h < 0 {
+		l.add(h, under(b.lo[u], b.hi[u]))
+	}
+	if d > 0 {
+		l.add(d, b.apartOver(u))
+	} else if d < 0 {
+		l.add(d, b.apartUnder(u))
+	}
+	return l
+}
+
+// over is the triangle's upper side: max(0, z) is at most this for z in [lo, hi].
+func over(lo, hi float64) linearBound {
+	switch {
+	case lo >= 0:
+		return linearBound{z: 1}
+	case hi <= 0:
+		return linearBound{}
+	}
+	slope := hi / (hi - lo)
+	return linearBound{z: slope, at: -slope * lo, loss: -slope * lo}
+}
+
+// under is the better one of 0 and z.
+func under(lo, hi float64) linearBound {
+	switch {
+	case lo >= 0:
+		return linearBound{z: 1}
+	case hi <= 0:
+		return linearBound{}
+	case hi > -lo:
+		return linearBound{z: 1, loss: -lo}
+	}
+	return linearBound{loss: hi}
+}
+
+func (l linearBound) minus(m linearBound) linearBound {
+	return linearBound{l.z - m.z, l.apart - m.apart, l.at - m.at, l.loss + m.loss}
+}
+
+func tighter(l, m linearBound) linearBound {
+	if m.loss < l.loss {
+		return m
+	}
+	return l
+}
+
+// apartOver bounds max(0, z + e) - max(0, z) from above. Where both units are linear it is that; else it is at most the
+// chord of max(0, e), and where one of them is linear, the bounds of the other one may be tighter.
+func (b *bounds) apartOver(u int) linearBound {
+	z, e, twin := b.intervals(u)
+	return apartOver(z, twin, e)
+}
+
+// apartUnder is the same from below: the roles of the units exchanged.
+func (b *bounds) apartUnder(u int) linearBound {
+	z, e, twin := b.intervals(u)
+	l := apartOver(twin, z, interval{-e.hi, -e.lo}) // of z + e, and of -e
+	return linearBound{z: -l.z, apart: l.apart - l.z, at: -l.at, loss: l.loss}
+}
+
+type interval struct{ lo, hi float64 }
+
+func (b *bounds) intervals(u int) (z, e, twin interval) {
+	z, e = interval{b.lo[u], b.hi[u]}, interval{b.apartLo[u], b.apartHi[u]}
+	return z, e, interval{z.lo + e.lo, z.hi + e.hi}
+}
+
+func apartOver(z, twin, e interval) linearBound {
+	above := over(twin.lo, twin.hi)
+	above.apart = above.z
+	if above = above.minus(under(z.lo, z.hi)); above.loss == 0 {
+		return above
+	}
+	chord := over(e.lo, e.hi)
+	switch {
+	case z.lo >= 0:
+		chord.loss = max(chord.loss, -e.lo)
+	case z.hi <= 0:
+		chord.loss = max(chord.loss, e.hi)
+	default:
+		chord.loss = max(chord.loss, min(-z.lo, e.hi))
+	}
+	return tighter(above, linearBound{apart: chord.z, at: chord.at, loss: chord.loss})
+}
+
+// substitute replaces the units below top, the last one first, by what bounds them from above, until the plane over the
+// slots and the returned constant are left of what h, d and plane add up to.
+func (p *problem) substitute(b *bounds, top int) (at float64) {
+	for u := top - 1; u >= 0; u-- {
+		p.heldH[u], p.heldD[u] = p.h[u], p.d[u]
+		if p.h[u] == 0 && p.d[u] == 0 {
+			continue
+		}
+		l := b.relaxed(u, p.h[u], p.d[u])
+		at += l.at
+		p.include(u, l.z, l.apart, &at)
+		p.h[u], p.d[u] = 0, 0
+	}
+	return at
+}
+
+// include adds z times row r of the network, plus apart times the row of the difference.
+func (p *problem) include(r int, z, apart float64, at *float64) {
+	if z != 0 {
+		*at += z * p.ofAt.at[r]
+		floats.AddScaled(p.h[p.of.first[r]:][:len(p.of.weight[r])], z, p.of.weight[r])
+		if e := p.ofAt.effects[r]; e != nil {
+			floats.AddScaled(p.plane, z, e)
+		}
+	}
+	if apart != 0 {
+		*at += apart * p.apartAt.at[r]
+		floats.AddScaled(p.h[p.difference.first[r]:][:len(p.difference.weight[r])], apart, p.difference.weight[r])
+		floats.AddScaled(p.d[p.other.first[r]:][:len(p.other.weight[r])], apart, p.other.weight[r])
+		if e := p.apartAt.effects[r]; e != nil {
+			floats.AddScaled(p.plane, apart, e)
+		}
+	}
+}
+
+// above bounds z times row r plus apart times the row of the difference over the domains. -Inf: there is no action.
+func (p *problem) above(b *bounds, dom []domain, r int, z, apart float64, rounds int) float64 {
+	clear(p.plane)
+	at := 0.0
+	p.include(r, z, apart, &at)
+	p.constant = at + p.substitute(b, min(r, p.units))
+	at = p.constant + p.maximum(&p.rich, &p.poor, dom, p.plane, rounds)
+	if math.IsInf(at, -1) {
+		return at
+	}
+	return at + 1e-10*(1+math.Abs(at))
+}
+
+// few and many are rounds of the dual: of the bound of a unit, and of a margin.
+const few, many = 4, 20
+
+// narrow bounds the units over the domains within what b says already; false when there is no action.
+func (p *problem) narrow(b *bounds, dom []domain) bool {
+	for u := range p.units {
+		if p.planes[u] = p.planes[u][:0]; b.decided(u) {
+			continue
+		}
+		b.hi[u] = min(b.hi[u], p.above(b, dom, u, 1, 0, few))
+		p.planes[u] = append(p.planes[u], p.plane...)
+		b.lo[u] = max(b.lo[u], -p.above(b, dom, u, -1, 0, few))
+		if b.lo[u] > b.hi[u] {
+			return false
+		}
+		if b.apartLo != nil {
+			b.apartHi[u] = min(b.apartHi[u], p.above(b, dom, u, 0, 1, few))
+			b.apartLo[u] = max(b.apartLo[u], -p.above(b, dom, u, 0, -1, few))
+			if b.apartLo[u] > b.apartHi[u] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// evaluate returns the margins of the network and the other one.
+func (p *problem) evaluate(pos []float64) (margin, other float64) {
+	for u := range p.units + p.margins {
+		z := p.ofAt.at[u] + floats.Dot(p.of.weight[u], p.z[p.of.first[u]:][:len(p.of.weight[u])])
+		if e := p.ofAt.effects[u]; e != nil {
+			z += p.at(e, pos)
+		}
+		if p.z[u] = z; u < p.units {
+			p.z[u] = max(z, 0)
+		}
+	}
+	margin, other = slices.Min(p.z[p.units:]), math.NaN()
+	if !p.pair() {
+		return margin, other
+	}
+	for u := range p.units + p.margins {
+		z := p.ofAt.at[u] + p.apartAt.at[u] + floats.Dot(p.other.weight[u], p.e[p.other.first[u]:][:len(p.other.weight[u])])
+		if e := p.ofAt.effects[u]; e != nil {
+			z += p.at(e, pos)
+		}
+		if e := p.apartAt.effects[u]; e != nil {
+			z += p.at(e, pos)
+		}
+		if p.e[u] = z; u < p.units {
+			p.e[u] = max(z, 0)
+		}
+	}
+	return margin, slices.Min(p.e[p.units:])
+}
