@@ -197,13 +197,13 @@ func refused(t *testing.T, f recourse.Model, people *task.People, n int) (x []fl
 func gapOf(t *testing.T, f recourse.Model, in *task.Task, x []float32, margin float64) (gaps []float64) {
 	t.Helper()
 	set := must.Get(constraint.Compile(in))(t)
-	best, methods, err := recourse.Exact(t.Context(), f, set, x, recourse.ExactOptions{Margin: margin, Workers: 2})
-	must.Do(t, err)
 	acts := must.Get(recourse.Solve(t.Context(), f, set, x, recourse.SolveOptions{Margin: margin, Workers: 2}))(t)
+	best, proofs, err := recourse.Exact(t.Context(), f, set, x, nil, recourse.ExactOptions{Margin: margin, Workers: 2})
+	must.Do(t, err)
 	for i, b := range best {
 		switch {
 		case b.Status == recourse.AlreadyFavourable:
-		case !methods[i].Proved():
+		case !proofs[i].Method.Proved():
 			t.Errorf("person %d: no proof", i)
 		case (b.Status == recourse.Found) != (acts[i].Status == recourse.Found):
 			t.Errorf("person %d: %s by the search, exactly %s", i, acts[i].Status, b.Status)

@@ -1,19 +1,24 @@
 package recourse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"cfq/recourse/constraint"
+	"cfq/recourse/proof"
 )
 
 // ExactOptions are the settings of Exact; the zero value is the default.
 type ExactOptions struct {
 	// Margin is the logit margin that an action must reach; 0 = any favourable one.
 	Margin float64
+	// Nodes bounds the branch and bound for one person; 0 = 20,000.
+	Nodes int
 	// MaxPoints bounds the actions of one person that an exhaustive search looks at; 0 = 2 million.
 	MaxPoints int
 	// Workers bounds the pieces of people in flight; 0 = GOMAXPROCS. It does not change the result.
@@ -24,128 +29,154 @@ type ExactOptions struct {
 // Method says how a person's answer was come to.
 type Method string
 
-// The methods. Exact has all but Search. With the last ones, and others that start with "none: ", it has no answer:
-// the status is NoneFound.
+// The methods. Exact has all but Search. Those that start with "none: " prove nothing, and say why.
 const (
-	NotNeeded  Method = ""           // the person is favourable as they are
-	Affine     Method = "affine"     // branch and bound over an affine model
-	Exhaustive Method = "exhaustive" // all feasible actions, cheapest first
-	Search     Method = "search"     // Solve: nothing says that there is no cheaper action, or none
+	NotNeeded  Method = ""                 // the person is favourable as they are
+	Tree       Method = "branch and bound" // over a network of Relu units
+	Exhaustive Method = "exhaustive"       // all feasible actions, cheapest first
+	Search     Method = "search"           // Solve: nothing says that there is no cheaper action, or none
 	TooMany    Method = "none: more actions than the limit"
-	TooHard    Method = "none: branch and bound found no end"
 	TooWide    Method = "none: numbers may change farther than is looked at; bounds make that less"
-	Refused    Method = "none: the model refuses what its weights promise, for rounding"
+	TooHard    Method = "none: branch and bound did not end within its nodes"
 )
 
 // Proved says whether the answer is exact: the optimum, or the proof that there is no action.
 func (m Method) Proved() bool { return m != Search && !strings.HasPrefix(string(m), "none") }
 
+// Proof says what is known of a person's answer.
+type Proof struct {
+	Method Method
+	Within float64 // relative: no action costs less than this below the answer
+	Nodes  int     // of the branch and bound
+}
+
+// closeEnough is the gap of proofs: of affine models and of actions that can be counted, and of others.
+const (
+	closeEnough = 1e-6
+	closeAbout  = 0.01
+)
+
 // exactChunk is the number of people searched together: few, for one alone may take seconds.
 const exactChunk = 16
 
-// networkModel is a Model that may be a network of Relu units. Its numbers are x, then the values of the units, which
-// are max(0, v), the first rows being the weights of the v; the margin is the smallest of the others. Without units,
-// and with one margin, it is affine. why says what else it is.
+// networkModel is a Model that may be a network of Relu units, see [NetworkOf].
 type networkModel interface {
 	Network(ctx context.Context) (rows [][]float64, bias []float64, units int, why string, err error)
 }
 
-// network is a model of Relu units, see networkModel.
-type network struct {
-	rows  [][]float64
-	bias  []float64
-	units int
-}
-
-// networkOf returns the network that a model is. Why says what keeps the model from being affine.
-func networkOf(ctx context.Context, m Model) (_ *network, why string, err error) {
+// NetworkOf returns the network that a model is; without one, why says what it is.
+func NetworkOf(ctx context.Context, m Model) (n *proof.Network, why string, err error) {
 	f, ok := m.(networkModel)
 	if !ok {
-		return nil, "the model is not affine", nil
+		return nil, "the model is no single network", nil
 	}
-	n := &network{}
-	n.rows, n.bias, n.units, why, err = f.Network(ctx)
+	n = &proof.Network{}
+	n.Rows, n.Bias, n.Units, why, err = f.Network(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil, "", context.Cause(ctx)
 	case err != nil:
 		return nil, err.Error(), nil
 	case why != "":
-		return nil, "the model is not affine: " + why, nil
-	case n.units > 0:
-		return n, fmt.Sprintf("the model is not affine: it has %d Relu units", n.units), nil
-	case len(n.rows) > 1:
-		return n, "the model is not affine: it has more than two classes", nil
+		return nil, "the model is no network of Relu units: " + why, nil
 	}
 	return n, "", nil
 }
 
-// affine says whether the margin is affine.
-func (n *network) affine() bool { return n != nil && n.units == 0 && len(n.rows) == 1 }
-
 // ErrNotExact says that no exact method applies. The error around it names the features that are the reason.
 var ErrNotExact = errors.New("no exact method applies")
 
-// Exact finds for every person the cheapest feasible action that reaches the required margin, or proves that there
-// is none. It aims at the same margin as Solve, a little above the required one, so the two compare.
+// Exact proves for every person that an action is the cheapest feasible one that reaches the required margin, or that
+// there is none. It begins with start, the actions of Solve for the same people and margin (nil: none are known), and
+// returns cheaper ones where it finds them.
 //
-//   - An affine model, one with a method Network that says so, under l1 or l2: branch and bound over steps, switches,
-//     the limit and rules, its bound the Lagrangian dual. The cost is least to a relative 1e-7, as far as float32 goes.
+//   - A network of Relu units in float arithmetic, one with a method Network that says so: branch and bound, see
+//     [proof.Pair.Cheapest]. No action costs less by 1 %; where the model is affine, or all actions can be counted, by
+//     1e-6, as far as float32 goes.
 //   - Any model, when all features that people can change are discrete: all feasible actions in the order of their
 //     cost, until the first one that the model accepts.
 //
-// What is found is judged by the model itself. When no method comes to an end for a person, they have the status
-// NoneFound, and the Method says why. When no method applies to the model and the task at all, the error wraps
-// ErrNotExact.
+// What is found is judged by the model itself. Where nothing is proved, the answer is that of start, or a cheaper one,
+// and the Method says why. When no method applies to the model and the task at all, the error wraps ErrNotExact.
 //
 // References: app:eq:recourse_general.
-func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, o ExactOptions) ([]Action, []Method, error) {
+func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, start []Action, o ExactOptions,
+) ([]Action, []Proof, error) {
 	n, err := people(m, a, x, o.Margin)
 	if err != nil {
 		return nil, nil, err
 	}
-	o.MaxPoints = defaulted(o.MaxPoints, 2_000_000)
-	net, why, err := networkOf(ctx, m)
+	o.MaxPoints, o.Nodes = defaulted(o.MaxPoints, 2_000_000), defaulted(o.Nodes, 20_000)
+	net, why, err := NetworkOf(ctx, m)
 	if err != nil {
 		return nil, nil, fmt.Errorf("recourse: %w", err)
 	}
-	if why := a.Unordered(); why != "" {
+	whole := &exactSearch{a: a, o: o, why: why}
+	if net != nil {
+		if whole.pair, err = proof.NewPair(net, nil); err != nil {
+			return nil, nil, fmt.Errorf("recourse: %w", err)
+		}
+	}
+	if why := whole.noMethod(a); why != "" && !a.HasOverrides() {
 		return nil, nil, fmt.Errorf("recourse: %w: %s", ErrNotExact, why)
 	}
-	whole := &exactSearch{a: a, o: o, net: net, why: why}
-	if why := whole.noMethod(a); why != "" && !a.HasOverrides() {
-		return nil, nil, fmt.Errorf("recourse: %w: %s; give steps to make the actions countable", ErrNotExact, why)
+	actions, proofs := slices.Clone(start), make([]Proof, n)
+	if start == nil {
+		if actions, err = unchanged(ctx, m, x, o.Margin); err != nil {
+			return nil, nil, fmt.Errorf("recourse: %w", err)
+		}
 	}
-	actions, methods := make([]Action, n), make([]Method, n)
 	err = chunks(ctx, n, exactChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		e := &exactSearch{ctx: ctx, m: withinLimit(m), a: a, o: o, net: net, why: why, slack: slackAbove(o.Margin)}
-		return e.run(x[lo*a.Dim():hi*a.Dim()], lo, actions[lo:hi], methods[lo:hi])
+		e := *whole
+		e.ctx, e.m, e.first = ctx, withinLimit(m), lo
+		e.x, e.actions, e.proofs = x[lo*a.Dim():hi*a.Dim()], actions[lo:hi], proofs[lo:hi]
+		return e.run()
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return actions, methods, nil
+	return actions, proofs, nil
+}
+
+// unchanged returns the people as they are.
+func unchanged(ctx context.Context, m Model, x []float32, required float64) ([]Action, error) {
+	margins, err := judge(ctx, m, x)
+	if err != nil {
+		return nil, err
+	}
+	actions := make([]Action, len(margins))
+	for i, v := range margins {
+		actions[i] = Action{Point: row(x, i, m.Dim()), Delta: make([]float32, m.Dim()), Margin: float64(v)}
+		if !valid(v, float32(required)) {
+			actions[i].Status = NoneFound
+		}
+	}
+	return actions, nil
 }
 
 // noMethod says why there is no exact method for the action set, "" when there is one.
 func (e *exactSearch) noMethod(a *constraint.Set) string {
+	why := cmp.Or(e.why, a.Separable())
+	if why == "" {
+		return ""
+	}
+	if without := a.Unordered(); without != "" {
+		return why + ", and " + without
+	}
 	var names []string
 	for _, u := range a.Free() {
 		if u.Numeric() && u.Step == 0 {
 			names = append(names, fmt.Sprintf("%q", u.Name))
 		}
 	}
-	why := e.why
-	if e.net.affine() {
-		why = a.Separable()
-	}
-	switch {
-	case len(names) == 0 || why == "":
+	switch len(names) {
+	case 0:
 		return ""
-	case len(names) == 1:
-		return why + ", and the feature " + names[0] + " changes without steps"
+	case 1:
+		return why + ", and the feature " + names[0] + " changes without steps; give it steps to make the actions countable"
 	}
-	return why + ", and the features " + strings.Join(names, ", ") + " change without steps"
+	return why + ", and the features " + strings.Join(names, ", ") +
+		" change without steps; give steps to make the actions countable"
 }
 
 // exactSearch is the state of Exact for one piece of people; one goroutine owns it.
@@ -154,47 +185,91 @@ type exactSearch struct {
 	m       Model
 	a       *constraint.Set
 	o       ExactOptions
-	net     *network // nil when the model is none
-	why     string   // the model is not affine
-	slack   float64  // how far above the required margin the search aims
+	pair    *proof.Pair // nil when the model is no network
+	why     string      // it is none
 	x       []float32
 	first   int // row of the first person
 	actions []Action
-	methods []Method
+	proofs  []Proof
 }
 
-func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Method) error {
-	e.x, e.first, e.actions, e.methods = x, first, actions, methods
-	dim := e.a.Dim()
-	margins, err := e.m.Margins(e.ctx, x)
-	if err := call(dim, len(actions), margins, nil, err); err != nil {
-		return err
-	}
-	var linear, counted []int
-	for i, m := range margins {
-		actions[i] = Action{Status: AlreadyFavourable, Point: row(x, i, dim), Delta: make([]float32, dim), Margin: float64(m)}
-		if valid(m, float32(e.o.Margin)) {
+func (e *exactSearch) run() error {
+	for i := range e.actions {
+		if e.actions[i].Status == AlreadyFavourable {
 			continue
 		}
-		actions[i].Status = NoneFound
-		switch a := e.a.Person(first + i); {
-		case e.net.affine() && a.Separable() == "":
-			linear = append(linear, i)
-		case !hasFreeNumbers(a):
-			counted = append(counted, i)
+		a := e.a.Person(e.first + i)
+		var err error
+		switch why := e.noMethod(a); {
+		case why != "":
+			e.proofs[i].Method = Method("none: " + why)
+		case e.pair != nil && a.Separable() == "":
+			err = e.branch(i, a)
 		default:
-			methods[i] = Method("none: " + e.noMethod(a))
+			err = e.enumerate(newCatalogue(a, i, row(e.x, i, a.Dim()), e.o.MaxPoints), e.o.MaxPoints)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if err := e.affine(linear); err != nil {
-		return err
-	}
-	return e.exhaustive(counted, e.o.MaxPoints)
+	return nil
 }
 
-// hasFreeNumbers says whether a feature changes without steps.
-func hasFreeNumbers(a *constraint.Set) bool {
-	return slices.ContainsFunc(a.Free(), func(u *constraint.Feature) bool { return u.Numeric() && u.Step == 0 })
+// branch proves the answer of person i, or finds a cheaper one, by branch and bound.
+func (e *exactSearch) branch(i int, a *constraint.Set) error {
+	x, answer := row(e.x, i, e.a.Dim()), &e.actions[i]
+	reached := 0.0
+	judge := func(point []float32) (bool, error) {
+		margins, err := judge(e.ctx, e.m, point)
+		if err != nil || !valid(margins[0], float32(e.o.Margin)) {
+			return false, err
+		}
+		reached = float64(margins[0])
+		return true, nil
+	}
+	improve := func(gap float64, real bool) (proof.Optimum, error) {
+		goal := proof.Goal{
+			Margin: e.o.Margin, Aim: e.o.Margin + slackAbove(e.o.Margin), Cost: math.Inf(1), Gap: gap, Nodes: e.o.Nodes,
+			Real: real,
+		}
+		if answer.Status == Found {
+			goal.Cost = answer.Cost
+		}
+		best, err := e.pair.Cheapest(e.ctx, a, x, goal, judge)
+		if e.proofs[i].Nodes += best.Nodes; err == nil && best.Point != nil {
+			delta := make([]float32, len(x))
+			constraint.Difference(delta, x, best.Point)
+			*answer = Action{Status: Found, Point: best.Point, Delta: delta, Cost: best.Cost, Margin: reached}
+		}
+		return best, err
+	}
+	free := slices.ContainsFunc(a.Free(), func(u *constraint.Feature) bool { return u.Numeric() && u.Step == 0 })
+	within := math.Inf(1)
+	if !free || !a.HasRules() && e.pair.Affine() {
+		best, err := improve(closeEnough, true)
+		if err != nil {
+			return err
+		}
+		if best.Proved {
+			within = best.Within
+		}
+	}
+	best, err := improve(closeAbout, false)
+	if err != nil {
+		return err
+	}
+	p := &e.proofs[i]
+	switch p.Within = min(within, best.Within); {
+	case best.Wide:
+		p.Method = TooWide
+	case !best.Proved && !(within < 1 && answer.Status == Found):
+		p.Method = TooHard
+	default:
+		if p.Method = Tree; answer.Status != Found {
+			answer.Status = NoneExists
+		}
+	}
+	return nil
 }
 
 // settle makes the judged point the action of person i, and says whether it is feasible.

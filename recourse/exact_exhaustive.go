@@ -8,21 +8,11 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// exhaustive answers for people whose actions can be counted; of each person it looks at most actions.
-func (e *exactSearch) exhaustive(open []int, most int) error {
-	for _, i := range open {
-		if err := e.enumerate(newCatalogue(e.a.Person(e.first+i), i, row(e.x, i, e.a.Dim()), most), most); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // enumerate has the model judge the person's actions by ascending cost, in growing batches, until one reaches the aim.
 func (e *exactSearch) enumerate(c *catalogue, limit int) error {
 	const least, most = 64, 1 << 15 // actions of a batch
 	dim, looked := e.a.Dim(), 0
-	required, target := float32(e.o.Margin), float32(e.o.Margin+e.slack)
+	required, target := float32(e.o.Margin), float32(e.o.Margin+slackAbove(e.o.Margin))
 	d, spare := make([]float32, dim), false // spare: an action reaches the required margin, though not the aim
 	var points []float32
 	for c.open.Len() > 0 && looked <= limit {
@@ -42,7 +32,7 @@ func (e *exactSearch) enumerate(c *catalogue, limit int) error {
 			if !valid(m, target) && (spare || !valid(m, required)) || !e.settle(c.i, row(points, k, dim), m) {
 				continue
 			}
-			e.methods[c.i], spare = Exhaustive, true
+			e.proofs[c.i].Method, spare = Exhaustive, true
 			if valid(m, target) {
 				return nil
 			}
@@ -51,9 +41,9 @@ func (e *exactSearch) enumerate(c *catalogue, limit int) error {
 	switch {
 	case spare:
 	case looked > limit:
-		e.methods[c.i] = TooMany
+		e.proofs[c.i].Method = TooMany
 	default:
-		e.actions[c.i].Status, e.methods[c.i] = NoneExists, Exhaustive
+		e.actions[c.i].Status, e.proofs[c.i].Method = NoneExists, Exhaustive
 	}
 	return nil
 }
@@ -66,7 +56,7 @@ type catalogue struct {
 	options []featureOptions
 	after   [][]int // the features from k on, the cheapest first option first
 	limit   int
-	open    queue[*bundle]
+	open    bundles
 }
 
 // featureOptions are a feature's options by ascending cost.
@@ -94,6 +84,23 @@ type bundle struct {
 
 func (v *bundle) before(w *bundle) bool {
 	return v.cost < w.cost || v.cost == w.cost && slices.Compare(v.picks, w.picks) < 0
+}
+
+// bundles is a heap, the cheapest first.
+type bundles []*bundle
+
+func (h bundles) Len() int { return len(h) }
+
+func (h bundles) Less(i, j int) bool { return h[i].before(h[j]) }
+
+func (h bundles) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+func (h *bundles) Push(v any) { *h = append(*h, v.(*bundle)) }
+
+func (h *bundles) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
 }
 
 // newCatalogue returns the actions of person i. Of a feature with more than most options in a direction the nearest
@@ -133,7 +140,7 @@ func (c *catalogue) start() {
 		})
 		c.after = append(c.after, after)
 	}
-	c.open = queue[*bundle]{{picks: make([]int32, len(c.options))}}
+	c.open = bundles{{picks: make([]int32, len(c.options))}}
 }
 
 // next takes the cheapest action out and puts those that differ from it by one step of one option in: each action

@@ -15,7 +15,7 @@ import (
 func TestExactJointLine(t *testing.T) {
 	t.Parallel()
 	for _, norm := range []task.Norm{task.L1, task.L2} {
-		both := 0
+		both, open := 0, 0
 		for seed := range uint64(8) {
 			rng := rand.New(rand.NewPCG(seed, 21))
 			fine := jointTask(rng, norm, 2+int(seed%2))
@@ -31,19 +31,23 @@ func TestExactJointLine(t *testing.T) {
 				if want[i].Status == AlreadyFavourable {
 					continue
 				}
-				if methods[i] != Affine || want[i].Status == Found && got[i].Status != Found {
+				if !methods[i].Proved() {
+					open++
+					continue
+				}
+				if want[i].Status == Found && got[i].Status != Found {
 					t.Errorf("seed %d, person %d: %v by %q, with steps %v", seed, i, got[i].Status, methods[i], want[i].Status)
 				}
 				if want[i].Status == Found && got[i].Status == Found {
 					both++
-					if got[i].Cost > want[i].Cost*(1+2e-4)+2e-4 {
+					if got[i].Cost > want[i].Cost/(1-closeAbout)+2e-4 {
 						t.Errorf("seed %d, person %d: cost %.6g, with steps %.6g", seed, i, got[i].Cost, want[i].Cost)
 					}
 				}
 			}
 		}
-		if both < 8 {
-			t.Errorf("%s: %d people", norm, both)
+		if both < 8 || open > 3 {
+			t.Errorf("%s: %d people, %d without proof", norm, both, open)
 		}
 	}
 }
@@ -104,7 +108,7 @@ links:
 		t.Errorf("%v at %g by %q, want %g", acts[0].Status, acts[0].Cost, methods[0], best)
 	}
 	tk.Features[0].Step = 0
-	if _, _, err := Exact(t.Context(), m, compile(t, tk), x, ExactOptions{}); err == nil ||
+	if _, _, err := Exact(t.Context(), m, compile(t, tk), x, nil, ExactOptions{}); err == nil ||
 		!strings.Contains(err.Error(), `"grade" follows several features`) {
 		t.Errorf("error %v", err)
 	}

@@ -48,6 +48,12 @@ func (f readable) Network(context.Context) (rows [][]float64, bias []float64, un
 	return rows, bias, units, "", nil
 }
 
+type unreadable struct{ Model }
+
+func (unreadable) Network(context.Context) (rows [][]float64, bias []float64, units int, why string, err error) {
+	return nil, nil, 0, "it has none", nil
+}
+
 // drawAffine keeps slopes away from 0, where float32 weights make a difference in cost.
 func drawAffine(rng *rand.Rand, dim int, b float64) *affine {
 	f := &affine{b: b}
@@ -60,17 +66,17 @@ func drawAffine(rng *rand.Rand, dim int, b float64) *affine {
 
 // holdOptima holds the exact answers for people, under an affine model by the given method and by exhaustive search,
 // and under a network, against the least costs; +Inf means that there is no action.
-func holdOptima(t *testing.T, rng *rand.Rand, a *constraint.Set, x []float32, margin float64, linear Method,
+func holdOptima(t *testing.T, rng *rand.Rand, a *constraint.Set, x []float32, margin float64,
 	least func(m Model, x []float32) float64,
 ) (statuses map[Status]int) {
 	t.Helper()
 	statuses = map[Status]int{}
-	line := drawAffine(rng, a.Dim(), -1.4)
+	line, net := drawAffine(rng, a.Dim(), -1.4), newMLP(rng, -1, a.Dim(), 16, 8, 1)
 	optima := make([]float64, len(x)/a.Dim())
 	for k, c := range []struct {
 		m      Model
 		method Method
-	}{{line, linear}, {plain{line}, Exhaustive}, {newMLP(rng, -1, a.Dim(), 16, 8, 1), Exhaustive}} {
+	}{{line, Tree}, {plain{line}, Exhaustive}, {net, Exhaustive}, {readable{net}, Tree}} {
 		acts, methods := proved(t, c.m, a, x, ExactOptions{Margin: margin})
 		for i, act := range acts {
 			if statuses[act.Status]++; act.Status == AlreadyFavourable {
@@ -79,7 +85,7 @@ func holdOptima(t *testing.T, rng *rand.Rand, a *constraint.Set, x []float32, ma
 				}
 				continue
 			}
-			if k != 1 { // the same model as before
+			if k%2 == 0 { // else the same model as before
 				optima[i] = least(c.m, row(x, i, a.Dim()))
 			}
 			want, best := Found, optima[i]
@@ -105,7 +111,7 @@ func TestExactAgainstEnumeration(t *testing.T) {
 		tk.Cost.Norm = []task.Norm{task.L1, task.L2}[seed%2]
 		a := compile(t, tk)
 		margin := []float64{0, 0.1, 2}[seed%3]
-		holdOptima(t, rng, a, randomPeople(rng, tk, 2), margin, Affine, func(m Model, x []float32) float64 {
+		holdOptima(t, rng, a, randomPeople(rng, tk, 2), margin, func(m Model, x []float32) float64 {
 			return exact(t, m, tk, a, x, float32(margin+1e-5*(1+margin)))
 		})
 	}
@@ -114,14 +120,14 @@ func TestExactAgainstEnumeration(t *testing.T) {
 // The same under links, rules, subsets, orders and every norm.
 func TestExactJoint(t *testing.T) {
 	t.Parallel()
-	for norm, linear := range map[task.Norm]Method{task.L1: Affine, task.L2: Affine, task.Mixed: Exhaustive} {
+	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
 		t.Run(string(norm), func(t *testing.T) {
 			found, none := 0, 0
 			for seed := range repetitions(4, 8) {
 				rng := rand.New(rand.NewPCG(seed, 9))
 				tk := jointTask(rng, norm, 1+int(seed%4))
 				a := compile(t, tk)
-				statuses := holdOptima(t, rng, a, jointPeople(rng, tk, 6), 0.1, linear, func(m Model, x []float32) float64 {
+				statuses := holdOptima(t, rng, a, jointPeople(rng, tk, 6), 0.1, func(m Model, x []float32) float64 {
 					best, _ := cheapestOf(t, m, a, x, 0.1+1.1e-5)
 					return best
 				})
@@ -174,32 +180,26 @@ func TestExactSaysWhyNot(t *testing.T) {
 	tk := taskOf(0, feature("income", "numeric"), feature("debt", "numeric"), oneHot("job", "p", "q"))
 	a := compile(t, tk)
 	m := drawAffine(rand.New(rand.NewPCG(1, 1)), 4, -1)
-	rng := rand.New(rand.NewPCG(1, 2))
 	for why, m := range map[string]Model{
-		"not affine,": plain{m}, "not affine: it has 3 Relu units,": readable{newMLP(rng, -1, 4, 3, 1)},
-		"not affine: it has more than two classes,": readable{newMLP(rng, -1, 4, 2)},
+		"no single network": plain{m}, "no network of Relu units: it has none": unreadable{m},
 	} {
-		_, _, err := Exact(ctx, m, a, make([]float32, 4), ExactOptions{})
+		_, _, err := Exact(ctx, m, a, make([]float32, 4), nil, ExactOptions{})
 		if must.Fail(t, err, why); !errors.Is(err, ErrNotExact) || !strings.Contains(err.Error(), `"income", "debt"`) ||
 			strings.Contains(err.Error(), "job") {
 			t.Errorf("error %v", err)
 		}
 	}
-	tk.Cost.Norm, tk.Cost.L1Ratio = task.Mixed, 0.5
-	_, _, err := Exact(ctx, m, compile(t, tk), make([]float32, 4), ExactOptions{}) // an affine model
+	tk.Cost = task.Cost{Norm: task.Mixed, L1Ratio: 0.5, Switches: task.Encoded}
+	_, _, err := Exact(ctx, plain{m}, compile(t, tk), make([]float32, 4), nil, ExactOptions{})
 	if !errors.Is(err, ErrNotExact) || !strings.Contains(err.Error(), "mixed cost") {
-		t.Errorf("mixed: error %v", err)
-	}
-	tk.Cost.Switches = task.Encoded
-	if _, _, err = Exact(ctx, m, compile(t, tk), make([]float32, 4), ExactOptions{}); !errors.Is(err, ErrNotExact) {
 		t.Errorf("mixed, encoded: error %v", err)
 	}
-	if _, _, err := Exact(ctx, m, a, make([]float32, 4), ExactOptions{Margin: math.NaN()}); err == nil {
+	if _, _, err := Exact(ctx, m, a, make([]float32, 4), nil, ExactOptions{Margin: math.NaN()}); err == nil {
 		t.Error("NaN margin accepted")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, _, err := Exact(ctx, m, a, make([]float32, 4), ExactOptions{}); err == nil {
+	if _, _, err := Exact(ctx, m, a, make([]float32, 4), nil, ExactOptions{}); err == nil {
 		t.Error("cancelled search returned no error")
 	}
 }

@@ -39,7 +39,7 @@ func linearGaps(t *testing.T, tk *task.Task, m *affine, x []float32, margin floa
 		if act.Status == AlreadyFavourable {
 			continue
 		}
-		if methods[i] != Affine || best[i].Status != act.Status && best[i].Status == Found {
+		if methods[i] != Tree || best[i].Status != act.Status && best[i].Status == Found {
 			t.Errorf("person %d: %v, exact %v by %q", i, act.Status, best[i].Status, methods[i])
 			continue
 		}

@@ -68,11 +68,14 @@ func pick(rng *rand.Rand, shares []float64, n int) int {
 	return rng.IntN(n)
 }
 
-// exact returns the least cost of an action that reaches the margin, by enumeration of all that the task's own words
-// allow; +Inf when there is none.
+// exact returns the least cost of an action that reaches the margin, by enumeration; +Inf when there is none.
 func exact(t *testing.T, m Model, tk *task.Task, a *constraint.Set, x []float32, need float32) float64 {
 	t.Helper()
-	var deltas []float32
+	return leastCost(t, m, a, x, allActions(tk, a, x), need)
+}
+
+// allActions are all that the task's own words allow.
+func allActions(tk *task.Task, a *constraint.Set, x []float32) (deltas []float32) {
 	d := make([]float32, a.Dim())
 	var walk func(i, changed int)
 	walk = func(i, changed int) {
@@ -95,7 +98,7 @@ func exact(t *testing.T, m Model, tk *task.Task, a *constraint.Set, x []float32,
 		clear(d[f.Offset : f.Offset+f.Width])
 	}
 	walk(0, 0)
-	return leastCost(t, m, a, x, deltas, need)
+	return deltas
 }
 
 func TestSolveAgainstEnumeration(t *testing.T) {

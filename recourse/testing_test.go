@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/lists"
 	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -267,10 +268,10 @@ func solved(t testing.TB, m Model, a *constraint.Set, x []float32, margin float6
 // proved finds and checks the cheapest actions.
 func proved(t testing.TB, m Model, a *constraint.Set, x []float32, o ExactOptions) ([]Action, []Method) {
 	t.Helper()
-	acts, methods, err := Exact(t.Context(), m, a, x, o)
+	acts, proofs, err := Exact(t.Context(), m, a, x, nil, o)
 	must.Do(t, err)
 	checkActions(t, m, a, x, acts, o.Margin)
-	return acts, methods
+	return acts, lists.Map(proofs, func(p Proof) Method { return p.Method })
 }
 
 // marginOf is the margin of one person.
@@ -288,4 +289,12 @@ func numbers(n int) *task.Task {
 		fs = append(fs, f)
 	}
 	return taskOf(0, fs...)
+}
+
+func gainOf(w []float64, d []float32) float64 {
+	sum := 0.0
+	for j, v := range d {
+		sum += w[j] * float64(v)
+	}
+	return sum
 }

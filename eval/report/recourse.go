@@ -37,6 +37,8 @@ type Recourse struct {
 type Proofs struct {
 	Methods  map[recourse.Method]int `json:"methods"`            // people who fall short, by method
 	Proved   int                     `json:"proved"`             // answers: the cheapest action, or none exists
+	Within   eval.Float              `json:"within,omitempty"`   // of the least cost are the proved actions
+	Nodes    int                     `json:"nodes,omitempty"`    // most, of one person's branch and bound
 	Unproved map[string]int          `json:"unproved,omitempty"` // people without a proof although asked for, by reason
 	Gap      *Gap                    `json:"gap,omitempty"`      // with a proof asked for
 }
@@ -97,9 +99,13 @@ func (s *Recourse) Compare(best, search recourse.Action) {
 	}
 }
 
-// Add counts one person, whose answer was come to by the method m; one without proof came from the solver.
-func (s *Recourse) Add(l *promise.Line, m recourse.Method) {
+// Add counts one person, with what is known of the answer; one without proof came from the solver.
+func (s *Recourse) Add(l *promise.Line, p recourse.Proof) {
 	s.People++
+	m := p.Method
+	if s.Nodes = max(s.Nodes, p.Nodes); m.Proved() {
+		s.Within = max(s.Within, eval.Float(p.Within))
+	}
 	if m != recourse.NotNeeded {
 		if m.Proved() || l.Action.Status == recourse.NoneExists {
 			s.Proved++

@@ -28,7 +28,7 @@ func TestGap(t *testing.T) {
 		{of(recourse.Found, 1), of(recourse.NoneFound, math.NaN())},
 		{of(recourse.NoneExists, math.NaN()), of(recourse.NoneFound, math.NaN())},
 	} {
-		s.Add(&promise.Line{Action: c.best}, recourse.Exhaustive)
+		s.Add(&promise.Line{Action: c.best}, recourse.Proof{Method: recourse.Exhaustive})
 		s.Compare(c.best, c.search)
 	}
 	s.Finish(&task.People{}, time.Second)

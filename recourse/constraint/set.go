@@ -240,11 +240,8 @@ func (a *Set) Tighten(k int, scale float64) (*Set, error) {
 // References: app:eq:weighted_cost, app:eq:weight_std.
 func (a *Set) Cost(x, delta []float32) float64 { return a.norm.Of(a.sums(x, delta)) }
 
-// Separable says why features' changes and costs do not add up, "" when they do.
+// Separable says why features' changes do not add up, "" when they do.
 func (a *Set) Separable() string {
-	if a.norm.isMixed() {
-		return "a mixed cost does not add up over features"
-	}
 	for k := range a.features {
 		u := &a.features[k]
 		if u.kind == continuous && u.Tabled {

@@ -23,7 +23,7 @@ type Solver struct {
 // Answer is what one person is told.
 type Answer struct {
 	Line
-	Tried  recourse.Method  // that of the line, or the reason why there is no proof
+	Tried  recourse.Proof   // of the line, or the reason why there is none
 	Search *recourse.Action // what the search alone says, where the line has a proof
 }
 
@@ -35,8 +35,8 @@ func (n *NoNumber) Error() string {
 		"training that did not diverge, or leave such rows out", n.Line)
 }
 
-// Solve answers people, who can change what set says; progress is told how many are done. Those without a proof have
-// the action of the search, so they are never worse off with Exact than without.
+// Solve answers people, who can change what set says; progress is told how many are done. Proofs begin with the action of
+// the search, so nobody is worse off with Exact than without.
 func (s *Solver) Solve(ctx context.Context, set *constraint.Set, people *task.People, progress func(done, total int),
 ) ([]Answer, error) {
 	stated := s.Stated
@@ -53,39 +53,34 @@ func (s *Solver) Solve(ctx context.Context, set *constraint.Set, people *task.Pe
 		}
 	}
 	o := s.Options
-	var proved []recourse.Action
-	var methods []recourse.Method
 	if o.Progress = progress; s.Exact != nil {
-		e := *s.Exact
-		e.Margin, e.Workers, e.Progress = o.Margin, o.Workers, progress
-		if proved, methods, err = recourse.Exact(ctx, s.Model, set, people.X, e); err != nil {
-			return nil, err
-		}
-		o.Progress = nil // these people have been counted
+		o.Progress = nil // the proofs count people
 	}
 	found, err := recourse.Solve(ctx, s.Model, set, people.X, o)
 	if err != nil {
 		return nil, err
+	}
+	proved, proofs := found, make([]recourse.Proof, people.N)
+	if s.Exact != nil {
+		e := *s.Exact
+		e.Margin, e.Workers, e.Progress = o.Margin, o.Workers, progress
+		if proved, proofs, err = recourse.Exact(ctx, s.Model, set, people.X, found, e); err != nil {
+			return nil, err
+		}
 	}
 	answers := make([]Answer, people.N)
 	var points []float32
 	for i := range answers {
 		a := &answers[i]
 		a.Line = lineOf(people, i)
-		a.Before, a.Action = float64(before[i]), found[i]
-		switch {
-		case proved != nil:
-			a.Tried = methods[i]
-		case a.Action.Status != recourse.AlreadyFavourable:
-			a.Tried = recourse.Search
+		a.Before, a.Action, a.Tried = float64(before[i]), proved[i], proofs[i]
+		if s.Exact == nil && a.Action.Status != recourse.AlreadyFavourable {
+			a.Tried.Method = recourse.Search
 		}
-		if a.Method = a.Tried; !a.Tried.Proved() {
+		if a.Method = a.Tried.Method; !a.Method.Proved() {
 			a.Method = recourse.Search
-		} else if proved != nil {
-			a.Action = proved[i]
-			if a.Tried != recourse.NotNeeded {
-				a.Search = &found[i]
-			}
+		} else if a.Method != recourse.NotNeeded {
+			a.Search = &found[i]
 		}
 		if a.Action.Status == recourse.Found {
 			a.Changes = set.Person(i).Changes(a.X, a.Action.Point)

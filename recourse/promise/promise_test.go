@@ -104,7 +104,7 @@ func TestWriteThenRead(t *testing.T) {
 	point := people(t, tk, "age,hours-per-week,gain,work,member,status\n30,45,0,\"State, gov\",no,0\n").X
 	d := p.Dim
 	var lines []Line
-	methods := []recourse.Method{recourse.Exhaustive, recourse.Search, recourse.NotNeeded, recourse.Affine}
+	methods := []recourse.Method{recourse.Exhaustive, recourse.Search, recourse.NotNeeded, recourse.Tree}
 	for i, a := range []recourse.Action{
 		{Status: recourse.Found, Point: point, Cost: 1.25, Margin: 0.5},
 		{Status: recourse.NoneFound},
@@ -126,7 +126,7 @@ func TestWriteThenRead(t *testing.T) {
 0,2,found,exhaustive,1.25,0.5,-1.5,"hours 40 -> 45; work Private -> State, gov",30,45,0,"State, gov",not yes
 1,3,none found,search,,,-0.5,,41,38,1000,self,yes
 2,4,already favourable,,0,0.5,0.5,,52,20,12.5,,not yes
-3,5,none exists,affine,,,1.5,,63,60,0,"State, gov",not yes
+3,5,none exists,branch and bound,,,1.5,,63,60,0,"State, gov",not yes
 `
 	must.Same(t, want, text)
 	f := must.Get(Read(t.Context(), file(t, text), tk, p))(t)
@@ -327,7 +327,7 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	page := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "recourse.md")))(t)
 	words := append(ownColumns(), colRole, colID, factual, counterfactual, taken+colStatus)
-	for _, m := range []recourse.Method{recourse.Affine, recourse.Exhaustive, recourse.Search} {
+	for _, m := range []recourse.Method{recourse.Tree, recourse.Exhaustive, recourse.Search} {
 		words = append(words, string(m))
 	}
 	for _, s := range recourse.Statuses() {

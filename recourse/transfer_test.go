@@ -1,0 +1,139 @@
+package recourse
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"cfq/internal/must"
+	"cfq/recourse/constraint"
+	"cfq/recourse/proof"
+)
+
+// rounded returns the network with weights on a grid: a quantized twin.
+func rounded(f *mlp, step float64) *mlp {
+	g := *f
+	g.w = nil
+	for _, w := range f.w {
+		g.w = append(g.w, nil)
+		for _, v := range w {
+			g.w[len(g.w)-1] = append(g.w[len(g.w)-1], float32(math.Round(float64(v)/step)*step))
+		}
+	}
+	return &g
+}
+
+func networksOf(t *testing.T, models ...*mlp) (nets []*proof.Network) {
+	t.Helper()
+	for _, m := range models {
+		n, why, err := NetworkOf(t.Context(), readable{m})
+		if must.Do(t, err); why != "" {
+			t.Fatal(why)
+		}
+		nets = append(nets, n)
+	}
+	return nets
+}
+
+// leastRow is the least margin of a network, by its definition.
+func leastRow(n *proof.Network, x []float32) float64 {
+	var values []float64
+	for _, v := range x {
+		values = append(values, float64(v))
+	}
+	least := math.Inf(1)
+	for r, row := range n.Rows {
+		v := n.Bias[r]
+		for j, in := range values {
+			v += row[j] * in
+		}
+		if r < n.Units {
+			values = append(values, max(v, 0))
+		} else {
+			least = min(least, v)
+		}
+	}
+	return least
+}
+
+// The largest margin that the twin refuses, of one and of several classes, against the enumeration of all actions.
+func TestTransferAgainstEnumeration(t *testing.T) {
+	t.Parallel()
+	positive, nodes := 0, 0
+	for seed := range repetitions(20, 200) {
+		rng := rand.New(rand.NewPCG(seed, 31))
+		tk := smallTask(rng, int(seed%4))
+		a := compile(t, tk)
+		f := newMLP(rng, -0.5, tk.Dim(), 12, 8, 1+2*int(seed%2))
+		g := rounded(f, 0.5)
+		nets := networksOf(t, f, g)
+		pair := must.Get(proof.NewPair(nets[0], nets[1]))(t)
+		for person := range slices.Chunk(randomPeople(rng, tk, 2), tk.Dim()) {
+			cost, want := 0.5+2*rng.Float64(), 0.0
+			for d := range slices.Chunk(allActions(tk, a, person), a.Dim()) {
+				point := make([]float32, len(d))
+				Point(point, person, d)
+				if a.Cost(person, d) <= cost && leastRow(nets[1], point) <= 0 {
+					want = max(want, leastRow(nets[0], point))
+				}
+			}
+			got := must.Get(pair.Transfer(t.Context(), a, person, cost, 0, 0, 5000))(t)
+			nodes = max(nodes, got.Nodes)
+			if got.Upper < want || got.Upper > want+1e-3 || want > 0 && got.Lower < want-1e-5 {
+				t.Errorf("seed %d: between %g and %g, want %g", seed, got.Lower, got.Upper, want)
+			}
+			if want > 0 {
+				positive++
+				holdRefuted(t, a, nets, person, got.Refuted, want)
+			}
+		}
+	}
+	if positive < 5 || nodes > 2000 {
+		t.Errorf("%d people with a difference, up to %d nodes", positive, nodes)
+	}
+}
+
+func holdRefuted(t *testing.T, a *constraint.Set, nets []*proof.Network, x, point []float32, want float64) {
+	t.Helper()
+	d := make([]float32, len(x))
+	constraint.Difference(d, x, point)
+	if m, other := leastRow(nets[0], point), leastRow(nets[1], point); a.Check(x, d) != nil || other > 1e-6 ||
+		math.Abs(m-want) > 1e-4 {
+		t.Errorf("action %v: margins %g and %g, want %g", d, m, other, want)
+	}
+}
+
+// Of numbers without steps no sampled action gets past the bound, which a sampled one comes near.
+func TestTransferAlongLines(t *testing.T) {
+	t.Parallel()
+	for seed := range repetitions(6, 60) {
+		rng := rand.New(rand.NewPCG(seed, 32))
+		tk := numbers(4)
+		tk.Sparsity.MaxFeatures = 1 + int(seed%4)
+		a := compile(t, tk)
+		f := newMLP(rng, -0.5, 4, 16, 8, 1)
+		g := rounded(f, 0.2)
+		x, cost := make([]float32, 4), 1+rng.Float64()
+		nets := networksOf(t, f, g)
+		pair := must.Get(proof.NewPair(nets[0], nets[1]))(t)
+		got := must.Get(pair.Transfer(t.Context(), a, x, cost, 0, 1e-3, 5000))(t)
+		best := 0.0
+		for range 4000 {
+			d := make([]float32, 4)
+			for range tk.Sparsity.MaxFeatures {
+				d[rng.IntN(4)] = float32(rng.NormFloat64())
+			}
+			share := float32(rng.Float64() * cost / a.Cost(x, d))
+			for j := range d {
+				d[j] *= share
+			}
+			if a.Check(x, d) == nil && a.Cost(x, d) <= cost && marginOf(t, g, d) <= 0 {
+				best = max(best, marginOf(t, f, d))
+			}
+		}
+		if best > got.Upper || got.Upper-max(got.Lower, 0) > 3e-3 {
+			t.Errorf("seed %d: sampled %g, between %g and %g after %d nodes", seed, best, got.Lower, got.Upper, got.Nodes)
+		}
+	}
+}
