@@ -46,9 +46,9 @@ func generated(t *testing.T, n int, seed uint64) (string, *task.Task, *task.Peop
 // The same seed gives the same bytes; the files have what was drawn.
 func TestFiles(t *testing.T) {
 	t.Parallel()
-	one, _, p := generated(t, 400, 1)
-	again, _, _ := generated(t, 400, 1)
-	other, _, _ := generated(t, 400, 2)
+	one, _, p := generated(t, 100, 1)
+	again, _, _ := generated(t, 100, 1)
+	other, _, _ := generated(t, 100, 2)
 	content := func(path string) []byte {
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -139,7 +139,7 @@ func TestAttributesCanBeLearned(t *testing.T) {
 	}
 	r, err := fit.Train(context.Background(), tk, p, fit.Options{
 		Arch: a, Attributes: names(), Engine: orttest.Need(t),
-		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 480, LearningRate: 0.01, Batch: 64}},
+		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 320, LearningRate: 0.01, Batch: 64}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.
 	among, err := task.Load(filepath.Join(dir, "attributes.yaml"))
 	must(err)
 	must(taskmodel.OpenLatent(ctx, among, engine))
-	people, err := task.Read(ctx, path, among, task.ReadOptions{Only: task.AllRows(150)})
+	people, err := task.Read(ctx, path, among, task.ReadOptions{Only: task.AllRows(80)})
 	must(err)
 	plain, err := taskmodel.Open(m, tk, 1)
 	must(err)
@@ -190,7 +190,7 @@ func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.
 	c, err := taskmodel.Open(m, among, 1)
 	must(err)
 	defer c.Close()
-	want, err := plain.Margins(ctx, p.X[:150*p.Dim])
+	want, err := plain.Margins(ctx, p.X[:80*p.Dim])
 	must(err)
 	got, err := c.Margins(ctx, people.X)
 	must(err)
@@ -220,7 +220,7 @@ func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.
 			}
 		}
 	}
-	if found < 25 {
+	if found < 15 {
 		t.Errorf("%d of %d have recourse", found, len(actions))
 	}
 }
