@@ -376,6 +376,23 @@ func packed(g *graph.Graph) map[string]bool {
 	return all
 }
 
+// bakedBatches returns the batch sizes that a model may insist on although it declares none: an exporter that traces one
+// batch writes its size into the shapes of Reshapes.
+func (m *Model) bakedBatches() []int {
+	sizes, stored := []int{1}, m.graph.Graph.Stored()
+	for _, n := range m.graph.Graph.Nodes {
+		t := stored[n.Input(1)]
+		if !n.Is("Reshape") || t == nil || t.DType != graph.Int64 {
+			continue
+		}
+		v, err := t.Ints()
+		if err == nil && len(v) > 0 && v[0] > 1 && v[0] <= maxFixed && !slices.Contains(sizes, int(v[0])) {
+			sizes = append(sizes, int(v[0]))
+		}
+	}
+	return sizes
+}
+
 func (m *Model) probe(ctx context.Context) error {
 	s, err := m.Exposed()
 	if err != nil {
@@ -385,18 +402,31 @@ func (m *Model) probe(ctx context.Context) error {
 	if err := m.bounded(); err != nil { // of a graph that ONNX Runtime has checked
 		return err
 	}
-	runs := []int{probeA, probeB}
-	if m.fixed > 0 {
-		runs = []int{m.fixed}
-	}
 	var shapes [][]*graph.Tensor
-	for _, rows := range runs {
-		in := m.Feed(make([]float32, rows*m.dim))
-		out, err := s.Run(ctx, []*graph.Tensor{in})
-		if err != nil {
-			return fmt.Errorf("the model does not run on a probe of %d rows: %w", rows, err)
+	try := func(runs ...int) error {
+		shapes = nil
+		for _, rows := range runs {
+			in := m.Feed(make([]float32, rows*m.dim))
+			out, err := s.Run(ctx, []*graph.Tensor{in})
+			if err != nil {
+				return fmt.Errorf("the model does not run on a probe of %d rows: %w", rows, err)
+			}
+			shapes = append(shapes, append(out, in))
 		}
-		shapes = append(shapes, append(out, in))
+		return nil
+	}
+	if m.fixed > 0 {
+		err = try(m.fixed)
+	} else if err = try(probeA, probeB); err != nil {
+		for _, m.fixed = range m.bakedBatches() {
+			if m.bounded() == nil && try(m.fixed) == nil {
+				err = nil
+				break
+			}
+		}
+	}
+	if err != nil {
+		return err
 	}
 	m.types = graph.Types{}
 	for i, t := range shapes[0] {
