@@ -49,6 +49,18 @@ func (m analytic) MarginGrads(ctx context.Context, x []float32) ([]float32, []fl
 	return out, g, err
 }
 
+// Network is that of the formula, which is affine without a bend.
+func (m analytic) Network(context.Context) ([][]float64, []float64, int, string, error) {
+	if m.bend != nil {
+		return nil, nil, 0, "node bend is neither affine nor Relu", nil
+	}
+	row := make([]float64, len(m.w))
+	for j, w := range m.w {
+		row[j] = m.gain * w
+	}
+	return [][]float64{row}, []float64{m.gain * m.b}, 0, "", m.fail
+}
+
 // The gradient of log(1+exp(-m)).
 func (m analytic) LossGrads(ctx context.Context, x []float32) ([]float32, []float32, error) {
 	out, g, err := m.MarginGrads(ctx, x)

@@ -32,7 +32,8 @@ func (l Layout) Columns() []string {
 		at := "@" + strconv.FormatFloat(t, 'g', -1, 64)
 		named("", at, promise...)
 		named("quant_", at, promise...)
-		named("", at, "dir_sim", "act_overlap", "pixel_distance", "perturbation")
+		named("", at, "dir_sim", "act_overlap", "pixel_distance", "perturbation", "transfer", "transfer_point",
+			"quant_transfer", "quant_transfer_point")
 	}
 	return all
 }
@@ -41,7 +42,7 @@ func (l Layout) Columns() []string {
 // *recourse.Status, *[]float32, *[]uint64 or *[]Float; nil where the record has no such cell. A bool, which a Blank
 // record does not have, follows from other cells: it is written, and not read.
 func (l Layout) Cells(r *Record) []any {
-	all := make([]any, 0, 32+len(l.Attributes)+18*len(l.Margins))
+	all := make([]any, 0, 32+len(l.Attributes)+22*len(l.Margins))
 	all = append(all, &r.ID, &r.Row, &r.Line, &r.Hash, &r.Others, &r.Label, &r.X, &r.Full, &r.Quant, &r.Evaluated)
 	for i := range l.Attributes {
 		if i < len(r.Groups) {
@@ -69,12 +70,17 @@ func (l Layout) Cells(r *Record) []any {
 
 func (s *Step) appendCells(all []any) []any {
 	if s == nil {
-		return append(all, make([]any, 18)...)
+		return append(all, make([]any, 22)...)
 	}
 	all = s.Quant.appendCells(s.Full.appendCells(all))
-	other := [...]any{&s.DirSim, &s.Overlap, nil, &s.Perturbed}
+	other := [8]any{&s.DirSim, &s.Overlap, nil, &s.Perturbed}
 	if s.Pixels != 0 {
 		other[2] = &s.Pixels
+	}
+	for i, x := range []*Transfer{s.Transfer, s.Back} {
+		if x != nil {
+			other[4+2*i], other[5+2*i] = &x.Upper, &x.Refuted
+		}
 	}
 	return append(all, other[:]...)
 }
@@ -101,6 +107,7 @@ func (l Layout) Blank() Record {
 	for i := range r.Steps {
 		r.Steps[i] = Step{
 			Full: issued, Quant: issued, DirSim: undefined(), Overlap: undefined(), Pixels: undefined(),
+			Transfer: &Transfer{Upper: undefined()}, Back: &Transfer{Upper: undefined()},
 		}
 	}
 	return r
@@ -115,8 +122,14 @@ func (r *Record) Settle() {
 		r.Steps, r.First = nil, Promise{}
 	}
 	for i := range r.Steps {
-		if s := &r.Steps[i]; math.IsNaN(float64(s.Pixels)) {
+		s := &r.Steps[i]
+		if math.IsNaN(float64(s.Pixels)) {
 			s.Pixels = 0
+		}
+		for _, x := range []**Transfer{&s.Transfer, &s.Back} {
+			if math.IsNaN(float64((*x).Upper)) {
+				*x = nil
+			}
 		}
 	}
 }

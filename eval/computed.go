@@ -31,6 +31,7 @@ var computedMetrics = sync.OnceValue(func() (all []*computed) {
 	by.actions()
 	by.margins()
 	by.perturbations()
+	by.transfers()
 	by.decisions()
 	by.files()
 	return all
@@ -148,6 +149,26 @@ func (by computations) perturbations() {
 		by.of(inside, prefix, map[string]statistic{"broken_inside": share()})
 		outside := perturbed(kind, func(_ float64, safe, broken bool) (float64, bool) { return event(broken, !safe) })
 		by.of(outside, prefix, map[string]statistic{"broken_outside": share()})
+	}
+}
+
+func (by computations) transfers() {
+	for prefix, of := range map[string]func(s *Step) *Transfer{
+		"": func(s *Step) *Transfer { return s.Transfer }, "r": func(s *Step) *Transfer { return s.Back },
+	} {
+		by.share(prefix+"transfer", func(v recordView) (bool, bool) {
+			x := of(v.at)
+			return x != nil && x.Proved(v.s.Margins[v.i]), x != nil
+		})
+		by.share(prefix+"transfer_refuted", func(v recordView) (bool, bool) {
+			return orZero(of(v.at)).Refuted != nil, of(v.at) != nil
+		})
+		upper := sampleOf(metrics.Lower, true, func(v recordView) (float64, bool) {
+			return float64(orZero(of(v.at)).Upper), of(v.at) != nil
+		})
+		by.of(upper, prefix+"transfer_d.", map[string]statistic{
+			"median": quantile(0.5), "p95": quantile(0.95), "max": quantile(1),
+		})
 	}
 }
 

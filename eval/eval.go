@@ -47,15 +47,18 @@ type Options struct {
 	OneSided bool
 	// Noise is the number of people, drawn by Seed, whose recourse under f is solved a second time with other
 	// random numbers: CRG of a model against itself. 0 = none. It has no meaning with promises.
-	Noise    int
-	Perturb  Perturber // measures the logit perturbation around f's recourse points; nil leaves it out
-	Radius   float64   // of Perturb, in model-input units
-	Workers  int       // of the solver unless Solver.Workers is set
+	Noise   int
+	Perturb Perturber // measures the logit perturbation around f's recourse points; nil leaves it out
+	Radius  float64   // of Perturb, in model-input units
+	// Factor, 1 or more, asks for proofs about all changes that cost up to so many times the cheapest one; 0 for none.
+	Factor   float64
+	Workers  int // of the solver unless Solver.Workers is set
 	Progress func(Event)
 	// OnRecords, if set, is given the records of each batch; it must not keep them. Its error ends the run.
 	OnRecords func(b *Batch, s *Settings, records []Record) error
 
-	below *uint64 // the largest priority of those in the Sample; nil when it is not known yet
+	proofs *transfers // between the two models; nil for none
+	below  *uint64    // the largest priority of those in the Sample; nil when it is not known yet
 }
 
 // Event is progress within one stage of the work: Done of Total, 0 when that is not known; people in Compare.
@@ -81,7 +84,7 @@ func Compare(ctx context.Context, f, g recourse.Model, b *Batch, o Options) (*Re
 	if s := b.solution; s != nil {
 		of := s.o
 		of.Workers, of.Solver.Workers, of.Progress = o.Workers, o.Solver.Workers, o.Progress
-		of.Perturb, of.Radius, of.Noise = o.Perturb, o.Radius, o.Noise
+		of.Perturb, of.Radius, of.Noise, of.Factor = o.Perturb, o.Radius, o.Noise, o.Factor
 		o = of
 	}
 	records, settings, err := Measure(ctx, f, []recourse.Model{g}, b.Source(), o)
@@ -132,6 +135,9 @@ func (o Options) withDefaults() (Options, error) {
 	if !(o.Radius >= 0) || math.IsInf(o.Radius, 1) {
 		errs = append(errs, fmt.Errorf("radius %v: it must be a number >= 0", o.Radius))
 	}
+	if o.Factor != 0 && !(o.Factor >= 1) || math.IsInf(o.Factor, 1) {
+		errs = append(errs, fmt.Errorf("factor %v: it must be a number >= 1", o.Factor))
+	}
 	if !(o.Confidence > 0 && o.Confidence < 1) {
 		errs = append(errs, fmt.Errorf("confidence %v: it must lie between 0 and 1", o.Confidence))
 	}
@@ -144,7 +150,7 @@ func (o Options) withDefaults() (Options, error) {
 func (o Options) settings() Settings {
 	return Settings{
 		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence,
-		Epsilon: Epsilon, SupportTau: SupportTau, OneSided: o.OneSided, Radius: o.Radius,
+		Epsilon: Epsilon, SupportTau: SupportTau, OneSided: o.OneSided, Radius: o.Radius, Factor: o.Factor,
 		Solver: Solver{Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam, Seed: o.Solver.Seed},
 	}
 }

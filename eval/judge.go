@@ -81,7 +81,7 @@ func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []
 			return nil, err
 		}
 	}
-	return records, nil
+	return records, o.measureTransfers(ctx, records, s)
 }
 
 func (s *solution) decisions(q *solution) []Record {

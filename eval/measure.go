@@ -59,6 +59,9 @@ func Measure(
 		most += 2 // one begins when another ends, while the results of a third are taken
 	}
 	m := &measurement{f: f, models: models, o: o, settings: o.settings(), queue: ordered.New[[][]Record](most, workers)}
+	if err := m.prepareTransfers(ctx); err != nil {
+		return nil, m.settings, err
+	}
 	err = people(ctx, func(b *Batch) error { return m.start(ctx, b) })
 	if waited := m.queue.Wait(); err == nil {
 		err = waited
@@ -76,11 +79,27 @@ func Measure(
 type measurement struct {
 	f        recourse.Model
 	models   []recourse.Model
+	proofs   []*transfers // by model; nil for none
 	o        Options
 	settings Settings
 	records  []*Records
 	done     int
 	queue    *ordered.Queue[[][]Record]
+}
+
+// prepareTransfers prepares what Options.Factor asks for. Where one of the models has no proof, there is none.
+func (m *measurement) prepareTransfers(ctx context.Context) error {
+	for _, g := range m.models {
+		if m.o.Factor == 0 || m.settings.NoProof != "" {
+			return nil
+		}
+		t, why, err := newTransfers(ctx, m.f, g)
+		if err != nil {
+			return fmt.Errorf("eval: %w", err)
+		}
+		m.proofs, m.settings.NoProof = append(m.proofs, t), why
+	}
+	return nil
 }
 
 func (m *measurement) begin(like *task.People) {
@@ -110,6 +129,10 @@ func (m *measurement) start(ctx context.Context, b *Batch) error {
 		m.o.Progress(Event{Stage: "people", Done: m.done, Total: b.Total})
 	}
 	m.begin(b.People)
+	if m.proofs != nil && m.settings.NoProof == "" && b.Set != nil {
+		m.settings.NoProof = b.Set.Separable()
+	}
+	provable := m.proofs != nil && m.settings.NoProof == ""
 	return m.queue.Go(func() ([][]Record, error) {
 		if b.Records != nil {
 			return [][]Record{b.Records}, nil
@@ -121,8 +144,12 @@ func (m *measurement) start(ctx context.Context, b *Batch) error {
 			}
 		}
 		var all [][]Record
-		for _, g := range m.models {
-			list, err := s.judge(ctx, g, o)
+		for i, g := range m.models {
+			of := o
+			if provable {
+				of.proofs = m.proofs[i]
+			}
+			list, err := s.judge(ctx, g, of)
 			if err != nil {
 				return nil, err
 			}

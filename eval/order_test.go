@@ -190,6 +190,9 @@ func oddRecords(rt *rapid.T) (records []Record) {
 			if rapid.Bool().Draw(rt, "perturbed") {
 				step.Perturbed = []Float{value.Draw(rt, "eps"), 1, undefined()}
 			}
+			if rapid.Bool().Draw(rt, "transfer") {
+				step.Transfer = &Transfer{Upper: value.Draw(rt, "upper")}
+			}
 			x.Steps = append(x.Steps, step)
 		}
 		records = append(records, x)

@@ -15,6 +15,7 @@ type personRecords struct {
 type recordView struct {
 	*Record
 	at *Step // nil for a record as it is
+	i  int   // at's place among the required margins
 	s  *Settings
 }
 
@@ -35,7 +36,7 @@ func (p *personRecords) worst(
 			if !r.Evaluated {
 				continue
 			}
-			v.at = &r.Steps[at]
+			v.at, v.i = &r.Steps[at], at
 		}
 		if x, counts := f(v); counts && (!any || badness(better, x) > badness(better, number)) {
 			worst, number, any = v, x, true

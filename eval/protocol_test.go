@@ -161,6 +161,11 @@ func everything(t *testing.T, progress func(Event)) *Result {
 	for i := range r.Margins {
 		v := Estimate{Value: 2, N: 3, Lo: 1, Hi: 3}.AsValue() // the model has no decoder
 		r.Margins[i].Values["pixel_distance"], r.Margins[i].Values["pixel_distance_p95"] = v, v
+		for _, m := range metrics.All() {
+			if m.Requires == metrics.Transfer {
+				r.Margins[i].Values[m.ID] = v
+			}
+		}
 	}
 	r.Batches = &Batches{Points: 1}
 	r.Footprint = &Footprint{Full: Weight{4000, 32, 1e6}, Quant: Weight{1000, 4.5, 1e5}}

@@ -420,6 +420,9 @@ type Step struct {
 	Pixels Float `json:"pixel_distance,omitempty"`
 	// Perturbed is the logit perturbation around f's recourse point by each of Perturbations; nil unless it was asked for.
 	Perturbed []Float `json:"perturbation,omitempty"`
+	// Transfer is what is certain of f's changes, and Back of g's; nil where there are none, or nobody asked.
+	Transfer *Transfer `json:"transfer,omitempty"`
+	Back     *Transfer `json:"rtransfer,omitempty"`
 }
 
 func (s *Step) promise(quant bool) *Promise {

@@ -112,7 +112,10 @@ type Settings struct {
 	// g's own recourse was not computed, so nothing mirrored is known
 	OneSided bool    `json:"one_sided,omitempty"`
 	Radius   float64 `json:"radius,omitempty"` // of the logit perturbation, in model-input units
-	Solver   Solver  `json:"solver"`
+	// of transfer certificates: changes cost up to so many times the cheapest one
+	Factor  float64 `json:"transfer_factor,omitempty"`
+	NoProof string  `json:"no_proof,omitempty"` // why there are none, though they were asked for
+	Solver  Solver  `json:"solver"`
 }
 
 // Solver is what the solver was asked for; 0 stands for its default.

@@ -70,6 +70,7 @@ func (d *tailed) draw(rng *rand.Rand, n int, margins []float64) []eval.Record {
 				Full: p, Quant: p, DirSim: eval.Float(1 / (1 + e)), Overlap: eval.Float(1 / (1 + e)),
 				Pixels:    eval.Float(e),
 				Perturbed: slices.Repeat([]eval.Float{eval.Float(e)}, 3),
+				Transfer:  &eval.Transfer{Upper: eval.Float(e)}, Back: &eval.Transfer{Upper: eval.Float(e)},
 			}
 			s.Quant.Cost = eval.Float(cost * (1 + e))
 			r.Steps = append(r.Steps, s)
@@ -113,6 +114,7 @@ func (d *tailed) atTruth(t float64) map[string]limit {
 		"margins_full.median": most(t), "margins_quant.median": least(t - d.quantile(0.5)),
 		"margins_quant.p05":      least(t - d.quantile(0.95)),
 		"perturbation.point.p95": p95, "perturbation.ball.p95": p95, "perturbation.first_order.p95": p95,
+		"transfer_d.p95": p95, "rtransfer_d.p95": p95,
 	}
 }
 

@@ -165,6 +165,7 @@ func TestParts(t *testing.T) {
 				s := eval.Step{
 					Full: made(float64(i%2) - 0.5), Quant: none, DirSim: nan, Overlap: nan,
 					Perturbed: []eval.Float{0.01, 0.05 + eval.Float(i%2), 0.3},
+					Transfer:  &eval.Transfer{Upper: 0.1}, Back: &eval.Transfer{Upper: 0.1},
 				}
 				if both {
 					r.First, s.Quant, s.DirSim, s.Overlap, s.Pixels = made(1), made(1), 1, 1, 1
@@ -201,7 +202,7 @@ func TestParts(t *testing.T) {
 	for i := range oneSided.Margins {
 		maps.DeleteFunc(oneSided.Margins[i].Values, func(id string, _ eval.Value) bool {
 			of, _, _ := strings.Cut(id, ".")
-			return of == "crg_noise" || of == "perturbation"
+			return of == "crg_noise" || of == "perturbation" || strings.Contains(of, "transfer")
 		})
 	}
 	for _, m := range metrics.All() {

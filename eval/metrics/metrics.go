@@ -79,6 +79,7 @@ const (
 	Mirrored                 // g's own recourse, or the first valid iterates: not with eval.Options.OneSided
 	Noise                    // eval.Options.Noise
 	Perturbation             // eval.Options.Perturb
+	Transfer                 // eval.Options.Factor
 	File                     // eval.DataFile
 	Timing                   // eval.Result.Timing, which the caller measures
 	Footprint                // eval.Result.Footprint, likewise
@@ -90,7 +91,7 @@ const (
 
 // Optional says that the JSON report has no key of the metrics when nobody has what they require.
 func (q Requirement) Optional() bool {
-	return q == Noise || q == Perturbation || q == Decoder
+	return q == Noise || q == Perturbation || q == Transfer || q == Decoder
 }
 
 // Pairing says how models are compared by a metric.
@@ -137,7 +138,7 @@ var lines = sync.OnceValue(func() (all []Metric) {
 			ID: id, object: row[1], Better: Better(row[5]), Groups: row[8] != "", Instead: row[9],
 			Reverse: strings.Fields(row[10]),
 			Kind:    Kind(place(id, row[3], "share", "estimate", "exact", "count")),
-			Requires: Requirement(place(id, row[6], "", "mirrored", "noise", "perturbation", "file", "timing",
+			Requires: Requirement(place(id, row[6], "", "mirrored", "noise", "perturbation", "transfer", "file", "timing",
 				"footprint", "batches", "issued", "decoder", "record")),
 			Compared: Pairing(place(id, row[7], "", "paired", "own trials", "own trials if different")),
 			Doc: Doc{

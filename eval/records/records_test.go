@@ -94,6 +94,9 @@ func (d drawn) step() eval.Step {
 			s.Perturbed = append(s.Perturbed, d.number())
 		}
 	}
+	if d.flag() {
+		s.Transfer, s.Back = &eval.Transfer{Upper: eval.Float(math.Inf(1))}, &eval.Transfer{Upper: 1, Refuted: d.inputs()}
+	}
 	return s
 }
 
@@ -387,7 +390,7 @@ func TestDamage(t *testing.T) {
 		{"found", "lost", `unknown status "lost"; there are`},
 		{",4 0:1,", ",,", `row 1, columns of promises: one was found whose cost, margin or point is missing`},
 		{",f,n,", ",f,", "fields where"},
-		{",1 2 3\n", ",1 2\n", "record of row 3: 2 perturbations, want 3"},
+		{",1 2 3,", ",1 2,", "record of row 3: 2 perturbations, want 3"},
 	} {
 		must.Has(t, whole, c.old)
 		_, err := read("damaged.csv", strings.Replace(whole, c.old, c.new, 1))
