@@ -36,7 +36,7 @@ func (f *evalFlags) variables() variables {
 
 func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
 	err := cmp.Or(f.stream.check(e.given, args, "data", "rows", "promises", "overrides", "sample", "by", "min-group",
-		"stress", "noise", "latency", "records", "resume", "report", "overwrite", "json", "perturbation"),
+		"stress", "noise", "latency", "records", "resume", "report", "overwrite", "json", "perturbation", "transfer"),
 		arguments("eval", args, "FULL", "QUANTIZED"))
 	if err != nil {
 		return err
@@ -70,6 +70,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
 		}
 		o := d.options()
 		o.Margins, o.Noise = f.marginsOf(curve(d.task)...), f.noise
+		o.Factor = f.transfer
 		if e.given("perturbation") {
 			d.perturb(&o)
 		}
@@ -158,7 +159,7 @@ func (d *evaluation) stress(ctx context.Context, o eval.Options, r *eval.Result,
 	if err != nil {
 		return err
 	}
-	o.Noise, o.Perturb = 0, nil
+	o.Noise, o.Perturb, o.Factor = 0, nil, 0
 	for i := range list {
 		if err := list[i].Check(d.task, b.People, b.Promises != nil); err != nil {
 			return cli.WithCode(fmt.Errorf("--stress %w", err), cli.Unusable)

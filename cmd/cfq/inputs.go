@@ -115,6 +115,7 @@ type evaluationFlags struct {
 	by            []string
 	minGroup      int
 	perturbation  float64
+	transfer      float64 // 0 for no proofs
 	margins       []float64
 	confidence    float64 // two-sided, of all intervals
 	reports       []string
@@ -130,7 +131,8 @@ const noBy = "none"
 func (f *evaluationFlags) variables() variables {
 	return f.peopleFlags.variables().with(variables{
 		"sample": &f.sample, "other-original": &f.otherOriginal, "seed": &f.seed, "restarts": &f.restarts, "by": &f.by,
-		"min-group": &f.minGroup, "perturbation": &f.perturbation, "confidence": &f.confidence, "margins": &f.margins,
+		"min-group": &f.minGroup, "perturbation": &f.perturbation,
+		"transfer": &f.transfer, "confidence": &f.confidence, "margins": &f.margins,
 		"records": &f.records, "report": repeated{&f.reports}, "overwrite": &f.overwrite,
 	})
 }

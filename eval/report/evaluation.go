@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"cfq/eval"
 	"cfq/eval/metrics"
 	"cfq/internal/message"
+	"cfq/internal/statistics"
 )
 
 // evaluationView is a Document on its way to a page, which may be a brief one.
@@ -36,7 +38,7 @@ func evaluationPage(d *Document, full bool) *reportPage {
 		p.add(v.promises(), v.costs(), v.shape(), v.marginErrors(), v.spreads())
 	}
 	p.add(v.groups()...)
-	p.add(v.scenarios(), v.perturbations(),
+	p.add(v.scenarios(), v.transfers(), v.perturbations(),
 		v.brokenPromises(), decisions(r), scores(r), v.footprint(), v.timing(), layers(d.Layers, full),
 		pageBlock{Title: "People", Left: 1, Fold: true, Rows: v.words.Rows("people", r)}, v.excluded(),
 		files(&d.Inputs, Entry{"original", d.Full, nil}, Entry{"quantized", d.Quantized, nil}), runBlock(v.words, &d.Run),
@@ -105,7 +107,8 @@ func (v *evaluationView) promises() pageBlock {
 	b := v.byMargin("Promises by required margin t", "promises by margin")
 	const minCurve = 3 // margins
 	if len(v.Result.Margins) >= minCurve {
-		b.Figures = brokenChart("Promises that break, by required margin", v.Result, nil, v.Result.Margins)
+		b.Figures = append(brokenChart("Promises that break, by required margin", v.Result, nil, v.Result.Margins),
+			provedChart(v.Result)...)
 	}
 	return b
 }
@@ -168,6 +171,40 @@ func (v *evaluationView) spreads() pageBlock {
 				b.row(append(cells, strconv.Itoa(n))...)
 			}
 		}
+	}
+	return b
+}
+
+// transfers shows what is proved of all changes.
+func (v *evaluationView) transfers() pageBlock {
+	s := &v.Result.Settings
+	if s.Factor == 0 {
+		return pageBlock{}
+	}
+	b := pageBlock{Title: "Transfer certificates", Left: 1, Head: []string{
+		"changes of", "t", "proved", "people", "interval", "refuted", "open", "d, median", "d, p95", "d, most",
+	}}
+	for i, prefix := range []string{"", "r"} {
+		for _, a := range v.Result.Margins {
+			values := map[string]eval.Value{}
+			for id := range strings.FieldsSeq("transfer transfer_refuted transfer_d.median transfer_d.p95 transfer_d.max") {
+				x := a.Of(prefix + id)
+				if x.Kind != metrics.Share { // a bound is not rounded down
+					x.Value = eval.Float(math.Ceil(1000*float64(x.Value)) / 1000)
+				}
+				values[strings.TrimPrefix(strings.TrimPrefix(id, "transfer_"), "d.")] = x
+			}
+			of := [...]string{"original", "quantized model"}[i]
+			b.Rows = append(b.Rows, v.words.Rows("transfer", map[string]any{"Of": values, "Side": of, "T": a.Margin})...)
+		}
+	}
+	x := v.at.Rate("transfer")
+	b.Lines = v.words.Lines("transfers", map[string]any{
+		"Settings": s, "T": margin(v.at.Margin), "Proved": x, "Refuted": v.Details.Refuted,
+		"Least": eval.Float(statistics.ClopperPearsonLower(x.Num, x.Den, s.Confidence)),
+	})
+	if b.After = v.words.Lines("transfer columns", s); b.Rows == nil {
+		b.Head, b.After = nil, nil
 	}
 	return b
 }

@@ -117,7 +117,11 @@ type partTable struct {
 }
 
 func (v *evaluationView) newParts(title, what string, t float64) *partTable {
-	p := &partTable{newResultTable(title, what, v.columns("parts columns", t)...), t}
+	columns := v.columns("parts columns", t)
+	if v.Known("transfer") {
+		columns = append(columns, metricColumn{"proved", "transfer", asPercent})
+	}
+	p := &partTable{newResultTable(title, what, columns...), t}
 	p.Left = 1
 	return p
 }

@@ -90,7 +90,7 @@ func TestHTMLOrder(t *testing.T) {
 		`class="verdict bad">FAIL`, d.Title, "Of 5 checks 2 fail", `class="tiles"`, "Checks</h2>", "The promises</h2>",
 		"Warnings</h2>", "Promises by required margin t</h2>",
 		"Cost of the recourse</h2>", "Margins at the original&#39;s recourse points</h2>", "By sex</h2>",
-		"Other conditions</h2>", "Logit perturbation",
+		"Other conditions</h2>", "Transfer certificates</h2>", "Logit perturbation",
 		"Broken promises", "Decisions</h2>", "Size and work</h2>", "Speed in ONNX Runtime",
 		"Layers of the quantized model</h2>", "Files</h2>", "How the quantized model was made</h2>",
 	} {
@@ -102,7 +102,7 @@ func TestHTMLOrder(t *testing.T) {
 		last = max(last, 0) + i
 	}
 	// The curve, the distribution, two groupings and scenarios.
-	must.Same(t, 5, strings.Count(page, "<svg"))
+	must.Same(t, 6, strings.Count(page, "<svg"))
 	if !strings.Contains(page, "income 27000 -&gt; 31500, debt 9000 -&gt; 8200") || !strings.Contains(page,
 		"some &amp; &lt;more&gt;") {
 		t.Error("an action or a group's name is not there as it should be")

@@ -51,6 +51,8 @@ type Details struct {
 	// people whose promise breaks; the first of them when they are many
 	Broken    []Broken `json:"broken,omitempty"`
 	AllBroken int      `json:"all_broken,omitempty"` // how many there are
+	// a few people of whom a transfer certificate is refuted, with the change
+	Refuted []Broken `json:"refuted,omitempty"`
 }
 
 // Run is how a report was made: the same run on the same files gives the same report, so that it has no date.

@@ -57,9 +57,19 @@ func crowd(seed uint64, n int, margins []float64, noise float64) []eval.Record {
 func complete() *Document {
 	settings := eval.Settings{
 		Margins: []float64{0, 0.1, 0.25, 0.5}, Seed: 7, Confidence: 0.95, Epsilon: 1e-9, SupportTau: 1e-6, Radius: 0.05,
+		Factor: 1.5,
 		Solver: eval.Solver{Restarts: 4, Seed: 7},
 	}
 	records := crowd(3, 1200, settings.Margins, 0.05)
+	for i := range records {
+		for k := range records[i].Steps {
+			x := &eval.Transfer{Upper: eval.Float(i%7) / 50}
+			if i%7 == 6 && !x.Proved(settings.Margins[k]) {
+				x.Refuted = []float32{1}
+			}
+			records[i].Steps[k].Transfer = x
+		}
+	}
 	r := summarize(records, settings, eval.DataFile{})
 	for i := range r.Margins {
 		values := r.Margins[i].Values
@@ -126,6 +136,7 @@ func complete() *Document {
 		})
 	}
 	d.Layers[3].Sensitivity = nan
+	d.Refuted = []Broken{{Line: 8, Action: []string{"debt 9000 -> 8200"}, Own: nan, Other: nan, Cost: 0.5, RepairCost: nan}}
 	for i := range records {
 		if x := &records[i]; x.Evaluated && x.Steps[1].Full.Broken() {
 			p := x.Steps[1].Full

@@ -16,14 +16,19 @@ type People func(of []*eval.Record) *constraint.Set
 
 // Survey finds out whose promise breaks at the headline margin, while records are visited.
 type Survey struct {
-	s      *eval.Settings
-	people People
-	kept   []*eval.Record // whose promise breaks
-	broken int            // how many there are
+	s       *eval.Settings
+	people  People
+	kept    []*eval.Record // whose promise breaks
+	broken  int            // how many there are
+	refuted []*eval.Record // whose transfer certificate is refuted
 }
 
-// maxListed is how many people whose promise breaks a document lists.
-const maxListed = 10_000
+// maxListed and maxRefuted are how many people a document lists whose promise breaks, and whose transfer certificate is
+// refuted.
+const (
+	maxListed  = 10_000
+	maxRefuted = 3
+)
 
 // NewSurvey is of records that were made with the settings.
 func NewSurvey(s *eval.Settings, people People) *Survey { return &Survey{s: s, people: people} }
@@ -37,50 +42,69 @@ func (v *Survey) add(some []*eval.Record) error {
 		if x.Evaluated && x.Steps[at].Full.Broken() {
 			v.broken++
 			if v.kept = append(v.kept, x); len(v.kept) >= 2*maxListed {
-				v.cut()
+				v.kept = firstOf(v.kept, maxListed)
 			}
+		}
+		if x.Evaluated && x.Steps[at].Transfer != nil && x.Steps[at].Transfer.Refuted != nil {
+			v.refuted = firstOf(append(v.refuted, x), maxRefuted)
 		}
 	}
 	return nil
 }
 
-// cut leaves the first people by their ID, or by their row when they have none.
-func (v *Survey) cut() {
-	slices.SortStableFunc(v.kept, func(a, b *eval.Record) int {
+// firstOf leaves the first people by their ID, or by their row when they have none.
+func firstOf(kept []*eval.Record, most int) []*eval.Record {
+	slices.SortStableFunc(kept, func(a, b *eval.Record) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Row, b.Row), cmp.Compare(a.Line, b.Line))
 	})
-	n := min(maxListed, len(v.kept))
-	clear(v.kept[n:])
-	v.kept = v.kept[:n]
+	n := min(most, len(kept))
+	clear(kept[n:])
+	return kept[:n]
 }
 
-// Details are the first people whose promise breaks, with what would have held.
+// Details are the first people whose promise breaks, with what would have held, and those whose certificate is refuted.
 func (v *Survey) Details() (d Details) {
-	if v.cut(); v.broken > len(v.kept) {
+	if v.kept = firstOf(v.kept, maxListed); v.broken > len(v.kept) {
 		d.AllBroken = v.broken
 	}
 	at, set := v.s.Headline(), v.people(v.kept)
 	for i, x := range v.kept {
-		changes := func(q *eval.Promise) (list []string) {
-			for _, c := range set.Person(i).Changes(x.X, q.Point) {
-				list = append(list, fmt.Sprintf("%s %s -> %s", c.Feature, c.From, c.To))
-			}
-			return list
-		}
 		s := &x.Steps[at].Full
-		b := Broken{
-			ID: x.ID, Row: x.Row, Line: x.Line, Margin: v.s.Margins[at], Own: s.Own, Other: s.Other, Cost: s.Cost,
-			Action: changes(s), RepairCost: eval.Float(math.NaN()),
-		}
-		if strings.HasPrefix(b.ID, eval.RowID) {
-			b.ID = ""
-		}
+		b := v.listed(x, set.Person(i), s)
 		if what, better := repair(v.s, x, at); better != nil {
-			b.Repair, b.RepairCost = what+": "+strings.Join(changes(better), ", "), better.Cost
+			b.Repair, b.RepairCost = what+": "+strings.Join(changes(set.Person(i), x, better.Point), ", "), better.Cost
 		}
 		d.Broken = append(d.Broken, b)
 	}
+	set = v.people(v.refuted)
+	for i, x := range v.refuted {
+		unknown := eval.Float(math.NaN())
+		p := &eval.Promise{Point: x.Steps[at].Transfer.Refuted, Own: unknown, Other: unknown}
+		delta := make([]float32, len(x.X))
+		constraint.Difference(delta, x.X, p.Point)
+		p.Cost = eval.Float(set.Person(i).Cost(x.X, delta))
+		d.Refuted = append(d.Refuted, v.listed(x, set.Person(i), p))
+	}
 	return d
+}
+
+func (v *Survey) listed(x *eval.Record, set *constraint.Set, p *eval.Promise) Broken {
+	b := Broken{
+		ID: x.ID, Row: x.Row, Line: x.Line, Margin: v.s.Margins[v.s.Headline()], Own: p.Own, Other: p.Other, Cost: p.Cost,
+		Action: changes(set, x, p.Point), RepairCost: eval.Float(math.NaN()),
+	}
+	if strings.HasPrefix(b.ID, eval.RowID) {
+		b.ID = ""
+	}
+	return b
+}
+
+// changes are what a person changes, in words.
+func changes(set *constraint.Set, x *eval.Record, point []float32) (list []string) {
+	for _, c := range set.Changes(x.X, point) {
+		list = append(list, fmt.Sprintf("%s %s -> %s", c.Feature, c.From, c.To))
+	}
+	return list
 }
 
 // repair is what would have held for a person whose promise breaks at the h-th margin: recourse with the smallest
