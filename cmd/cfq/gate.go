@@ -17,6 +17,7 @@ import (
 	"cfq/eval/metrics"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -41,6 +42,7 @@ type gateFlags struct {
 	record         string
 	onInconclusive string
 	notes          []string     // of the gate's report
+	noProof        bool         // of the quantized model
 	before         *eval.Result // of --previous
 }
 
@@ -83,7 +85,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
 	given := func(flag string) bool { return len(f.tables) > 0 && e.given(flag) }
 	err := cmp.Or(
 		refuseFlags(given, "FLAG has no effect on --records: it is settled when they are made; cfq eval takes it",
-			"sample", "seed", "restarts", "perturbation"),
+			"sample", "seed", "restarts", "perturbation", "transfer"),
 		refuseFlags(given, "FLAG are of rows of --data, which --records replaces: `cfq task check` compares them", "scores"))
 	if err != nil {
 		return err
@@ -160,6 +162,11 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 			return nil, err
 		}
 	}
+	if t := d.tabled; t != nil && f.transfer != 0 && t.settings.Factor != f.transfer {
+		return nil, cli.Usagef("make the records with cfq eval --transfer, or take the factor out of the gate file",
+			"records in %s: their transfer certificates have the factor %v, and the gate file's is %v",
+			message.List(f.tables, 3), t.settings.Factor, f.transfer)
+	}
 	before, err := f.earlier(d)
 	if err != nil {
 		return nil, err
@@ -174,6 +181,7 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 	if err != nil {
 		return nil, err
 	}
+	f.noProof = r.Settings.NoProof != ""
 	if err := d.checkPromiseSource(); err != nil {
 		return nil, err
 	}
@@ -229,6 +237,9 @@ func (d *evaluation) measureFor(
 	if needs.Requires[metrics.Noise] {
 		o.Noise = noisePeople
 	}
+	if needs.Requires[metrics.Transfer] || d.e.given("transfer") {
+		o.Factor = d.f.transfer
+	}
 	if needs.Requires[metrics.Perturbation] || perturbation {
 		d.perturb(&o)
 	}
@@ -275,6 +286,8 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	settle(f, fs, "confidence", g.Confidence != 0, &g.Confidence, f.confidence)
 	settle(f, fs, "margin", g.Margin != 0, &g.Margin, f.margin)
 	unreadable := cmp.Or(g.MaxUnreadable, new(float64))
+	settle(f, fs, "transfer", g.Factor != 0, &g.Factor, f.transfer)
+	f.transfer = g.Factor
 	settle(f, fs, "max-unreadable", g.MaxUnreadable != nil, unreadable, f.maxUnreadable)
 	g.MaxUnreadable = unreadable
 	var texts []string
@@ -313,6 +326,10 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	needs := g.Needs(f.promises != "")
 	f.settleGroups(needs.By)
 	f.confidence = needs.Confidence
+	if needs.Requires[metrics.Transfer] && g.Factor == 0 && len(f.tables) == 0 {
+		return nil, cli.Usagef("--transfer 1.5, or transfer: {factor: 1.5} in the gate file, is about all changes that cost "+
+			"up to 1.5 times the cheapest one", "missing --transfer: a check of transfer certificates needs the factor")
+	}
 	if f.previous == "" && needs.Previous {
 		return nil, cli.Usagef("for example --previous report.json, written by --report json:report.json",
 			"missing --previous: a check of an increase compares with an earlier report")
@@ -380,8 +397,11 @@ func identified(f report.File) string {
 func (f *gateFlags) verdict(e *env, models []string, r *gate.Report) error {
 	hint := fmt.Sprintf(hintInconclusive, models[0], models[1], f.task, cmp.Or(f.limits[0], "0.02"))
 	var which []string
+	unproved := f.noProof
 	for i := range r.Findings {
 		if x := &r.Findings[i]; !x.OK() && x.Verdict == r.Verdict {
+			m, _ := metrics.By(x.Metric)
+			unproved = unproved && m.Requires == metrics.Transfer
 			name := x.Check
 			if x.Group != "" {
 				name += " of " + x.Group
@@ -392,6 +412,9 @@ func (f *gateFlags) verdict(e *env, models []string, r *gate.Report) error {
 	err := fmt.Errorf("%s: %s", r.Verdict, strings.Join(which, ", "))
 	if slices.Equal(which, []string{gate.EncodingCheck}) {
 		hint = strings.Join(r.Next, " ")
+	}
+	if unproved {
+		hint = "what has a proof: docs/verdicts.md, Transfer certificates"
 	}
 	switch {
 	case r.Verdict == gate.Pass:

@@ -105,6 +105,18 @@ func (d *gateDecoder) limit(dst **float64) config.Value {
 	}).With("type", []string{"number", "string"}).With("pattern", "^-?[0-9]*[.]?[0-9]+ ?%$")
 }
 
+// transfer is a mapping of a factor.
+func (d *gateDecoder) transfer(factor *float64) config.Value {
+	keys := []config.Key{{
+		Name: "factor", Doc: "1 or more: changes cost up to so many times the cheapest one",
+		Value: d.Within(factor, "1 or more", 1, math.MaxFloat64).With("minimum", 1),
+	}}
+	return config.Value{
+		Read: func(n ast.Node) { d.Mapping(n, "transfer", keys) },
+		Form: func() config.Schema { return config.Object(keys) },
+	}
+}
+
 // The keys of a gate file are declared once, in one list for each mapping: the decoder reads by them, the reference
 // page prints them and Schema translates them, so the page and the schema cannot differ from what is read.
 
@@ -149,6 +161,7 @@ func (d *gateDecoder) gateKeys(g *Gate, p *filePlaces) []config.Key {
 		{Name: "margin", Value: d.Above0(&g.Margin)},
 		{Name: "min_people", Value: d.Count(&g.MinPeople, 1)},
 		{Name: "looks", Value: d.Count(&g.Looks, 1)},
+		{Name: "transfer", Value: d.transfer(&g.Factor)},
 		{Name: "one_sided", Value: d.Flag(&g.OneSided)},
 		{Name: "max_unreadable", Value: d.limit(&g.MaxUnreadable).With("minimum", 0).With("maximum", 1)},
 		{Name: "labels", Value: d.only(&g.NoLabels, "none")},

@@ -50,6 +50,8 @@ type Gate struct {
 	Looks int
 	// OneSided leaves out the limits that Reverse adds.
 	OneSided bool
+	// Factor is that of transfer certificates, see eval.Options; 0 for none.
+	Factor float64
 	// MaxUnreadable is the largest share of unreadable rows, and of people without an outcome, see dataCheck;
 	// nil = eval.MuchUnreadable.
 	MaxUnreadable *float64

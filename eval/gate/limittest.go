@@ -70,6 +70,8 @@ func (s *limitTest) incomparable(now, before *eval.Settings) string {
 	case ofPeople && now.Issued != before.Issued:
 		kind := map[bool]string{true: "issued", false: "computed"}
 		return fmt.Sprintf("the promises are %s, not %s", kind[before.Issued], kind[now.Issued])
+	case s.Requires == metrics.Transfer && now.Factor != before.Factor:
+		return fmt.Sprintf("the factor is %g, not %g", before.Factor, now.Factor)
 	case s.Requires == metrics.Perturbation && now.Radius != before.Radius:
 		return fmt.Sprintf("the radius is %g, not %g", before.Radius, now.Radius)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"cfq/eval"
 	"cfq/eval/metrics"
@@ -16,6 +17,7 @@ func absent() map[metrics.Requirement]string {
 	return map[metrics.Requirement]string{
 		metrics.Noise:        "no recourse was solved a second time",
 		metrics.Perturbation: "the logit perturbation was not measured",
+		metrics.Transfer:     "nothing was proved: --transfer asks for it",
 		metrics.Timing:       "latency was not measured",
 		metrics.Footprint:    "the files were not measured",
 		metrics.Batches:      "no points were run again in other batches",
@@ -51,6 +53,9 @@ func (g *Gate) Needs(issued bool) Needs {
 		}
 		n.Curve = n.Curve || c.Metric == "tau01" || c.Metric == "rtau01"
 		n.Requires[m.Requires] = true
+		if m.Requires == metrics.Transfer && strings.HasPrefix(m.ID, "r") { // of the quantized model's own recourse
+			n.Requires[metrics.Mirrored] = true
+		}
 		if by := grouping(c.By); by != "" && !slices.Contains(n.By, by) {
 			n.By = append(n.By, by)
 		}
@@ -82,6 +87,8 @@ func measured(m *metrics.Metric, margin float64, r *eval.Result) (v eval.Value, 
 	}
 	w := r.Metric(m, at)
 	switch {
+	case w.N <= 0 && m.Requires == metrics.Transfer && r.Settings.NoProof != "":
+		return v, "no proof: " + r.Settings.NoProof
 	case w.N <= 0 && m.Requires == metrics.Mirrored && r.Settings.OneSided:
 		return v, "the quantized model's own recourse and the first valid iterates were not computed"
 	case w.N <= 0:

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/config"
 	"cfq/internal/message"
 
@@ -75,6 +76,20 @@ func TestLimitsInPerCent(t *testing.T) {
 	}}, g)
 }
 
+func TestTransferChecks(t *testing.T) {
+	g := must.Get(Parse("gate.yaml", []byte("transfer: {factor: 1.5}\n"+check("{metric: rtransfer, min: 0.9}"))))(t)
+	must.Same(t, 1.5, g.Factor)
+	must.Same(t, true, g.Needs(false).Requires[metrics.Mirrored])
+	r := broken(0, 100)
+	must.Has(t, single(t, *g, r).Why, "nothing was proved: --transfer asks for it")
+	r.Settings.NoProof = "node x is neither affine nor Relu"
+	f := single(t, *g, r)
+	must.Same(t, Inconclusive, f.Verdict)
+	must.Has(t, f.Why, "no proof: node x is neither affine nor Relu")
+	r.Margins[0].Values["rtransfer"] = eval.NewRate(99, 100, 0.95).AsValue()
+	must.Same(t, Pass, single(t, *g, r).Verdict)
+}
+
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "the gate file is empty; it needs version and checks"},
@@ -87,6 +102,8 @@ func TestMistakes(t *testing.T) {
 		{top("confidence: 0"), "2:13: this must be at least 0.5 and less than 1, not 0"},
 		{top("margin: 0"), "2:9: this must be above 0, not 0"},
 		{top("min_people: 0"), "2:13: this must be a whole number, 1 or more"},
+		{top("transfer: {factor: 0.5}"), "2:20: this must be 1 or more, not 0.5"},
+		{top("transfer: 1.5"), "2:11: transfer must be a mapping of keys to values, not \"1.5\""},
 		{top("version: 1"), "2:1: "},
 		{check("metric: vd"), "3:5: missing limit: set max, min, abs_max, max_increase, or max_gap with by"},
 		{check("max: 0.1"), "3:5: missing metric: want one such as vd"},
@@ -145,8 +162,8 @@ colour: red
 		"6:24: invalid limit 7 for frr: want a share from 0 to 1; for 7 % write 0.07",
 		"6:24: higher is better for frr: use min",
 		`6:32: this must be a finite number, not "x"`,
-		`7:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, looks, one_sided, ` +
-			`max_unreadable, labels, calibration_record, encoding, intended_use, approver, checks`,
+		`7:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, looks, transfer, ` +
+			`one_sided, max_unreadable, labels, calibration_record, encoding, intended_use, approver, checks`,
 	}
 	var list config.Errors
 	if !errors.As(err, &list) {
