@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -44,6 +45,9 @@ type reluNetwork struct {
 func (c *Model) readNetwork(ctx context.Context) (*reluNetwork, error) {
 	if c.Distance() != "" {
 		return &reluNetwork{why: "a decoder stands in front of it"}, nil
+	}
+	if c.file != nil { // whose rounding is not the copy's
+		return &reluNetwork{why: "its file works in " + strings.Join(c.FileTypes(), " and ")}, nil
 	}
 	units := 0
 	cut, values, why := c.cut()
