@@ -334,9 +334,9 @@ func (n *Node) Label() string {
 func (g *Graph) Consumers() map[string][]*Node {
 	c := map[string][]*Node{}
 	for _, n := range g.Nodes {
-		for i, in := range n.Inputs {
-			if in != "" && !slices.Contains(n.Inputs[:i], in) {
-				c[in] = append(c[in], n)
+		for _, in := range n.Inputs {
+			if known := c[in]; in != "" && (len(known) == 0 || known[len(known)-1] != n) {
+				c[in] = append(known, n)
 			}
 		}
 	}
