@@ -29,8 +29,8 @@ func (x *Transfer) Proved(required float64) bool {
 	return x.Upper < t || t == 0 && x.Upper <= 0
 }
 
-// Of the search: how far, as a part of it, the cheapest change may be below what the factor multiplies; how close bounds
-// come to what is reached; and how many nodes it looks at for one question.
+// Of the search: how far the cheapest change may be, as a part of it, below what the factor multiplies; how close
+// bounds come to what is reached; how many nodes it looks at for one question.
 const (
 	leastGap        = 0.01
 	transferTight   = 0.002
@@ -127,7 +127,7 @@ func (p *transferred) between(ctx context.Context, side int, known *Promise, t f
 	x, out := p.of.X, &Transfer{Upper: Float(math.Inf(1))}
 	switch {
 	case known.Status == recourse.NoneExists:
-		return nil, nil //nolint:nilnil // there is nothing to be certain of
+		return nil, nil
 	case p.set.Separable() != "": // of a person with rules of their own
 		return out, nil
 	}
@@ -144,7 +144,7 @@ func (p *transferred) between(ctx context.Context, side int, known *Promise, t f
 	case err != nil:
 		return nil, err
 	case math.IsInf(least.Cost, 1) && least.Proved:
-		return nil, nil //nolint:nilnil // likewise
+		return nil, nil
 	case math.IsInf(least.Cost, 1):
 		return out, nil
 	}

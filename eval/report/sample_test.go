@@ -136,7 +136,9 @@ func complete() *Document {
 		})
 	}
 	d.Layers[3].Sensitivity = nan
-	d.Refuted = []Broken{{Line: 8, Action: []string{"debt 9000 -> 8200"}, Own: nan, Other: nan, Cost: 0.5, RepairCost: nan}}
+	d.Refuted = []Broken{{
+		Line: 8, Action: []string{"debt 9000 -> 8200"}, Own: nan, Other: nan, Cost: 0.5, RepairCost: nan,
+	}}
 	for i := range records {
 		if x := &records[i]; x.Evaluated && x.Steps[1].Full.Broken() {
 			p := x.Steps[1].Full
