@@ -12,20 +12,24 @@ import (
 type problem struct {
 	*Pair
 	*actions
+	substitution
 
 	all           []domain
 	root          *bounds // over all domains; nil when there is no action
-	ofAt, apartAt field
+	ofAt, apartAt field   // the network, and how the other one differs
 	// How far the margins that ONNX Runtime computes may be from the network's, for either network.
 	slack, otherSlack float64
+	z, e              []float64 // of an evaluation: what the units of either network give
+}
 
-	h, d, plane []float64 // of a substitution: what is left on units, on their differences, and on slots
-	constant    float64   // that the last substitution left
+// substitution is the state of the last one.
+type substitution struct {
+	h, d, plane []float64 // what is left on units, on their differences, and on slots
+	constant    float64
 	heldH       []float64 // what was left on a unit, and on its difference, when it was relaxed
 	heldD       []float64
 	planes      [][]float64 // of the open units of a node, upper bounds
-	rich, poor  assignment
-	z, e        []float64 // of an evaluation
+	rich, poor  assignment  // that maximise the plane
 }
 
 func (p *problem) pair() bool { return p.other.bias != nil }
