@@ -67,6 +67,18 @@ func BenchmarkSolveAdult(b *testing.B) {
 	})
 }
 
+func BenchmarkExactAdult(b *testing.B) {
+	tk, a := adultTask(b)
+	x := randomPeople(rand.New(rand.NewPCG(1, 2)), tk, 100)
+	m := readable{newMLP(rand.New(rand.NewPCG(3, 4)), -0.5, a.Dim(), 64, 32, 1)}
+	start := must.Get(Solve(b.Context(), m, a, x, SolveOptions{Margin: 0.1}))(b)
+	for b.Loop() {
+		_, _, err := Exact(b.Context(), m, a, x, start, ExactOptions{Margin: 0.1, Nodes: 2000, Workers: 1})
+		must.Do(b, err)
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(100*b.N), "µs/person")
+}
+
 func BenchmarkProjectAdult(b *testing.B) {
 	tk, a := adultTask(b)
 	rng := rand.New(rand.NewPCG(1, 2))
