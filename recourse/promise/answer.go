@@ -35,8 +35,8 @@ func (n *NoNumber) Error() string {
 		"training that did not diverge, or leave such rows out", n.Line)
 }
 
-// Solve answers people, who can change what set says; progress is told how many are done. Proofs begin with the action of
-// the search, so nobody is worse off with Exact than without.
+// Solve answers people, who can change what set says; progress is told how many are done. Proofs begin with the action
+// of the search, so nobody is worse off with Exact than without.
 func (s *Solver) Solve(ctx context.Context, set *constraint.Set, people *task.People, progress func(done, total int),
 ) ([]Answer, error) {
 	stated := s.Stated

@@ -30,8 +30,8 @@ type side struct {
 	bias   []float64
 }
 
-// NewPair prepares proofs about one network or, unless other is nil, about two of the same structure. An error says what
-// differs.
+// NewPair prepares proofs about one network or, unless other is nil, about two of the same structure. An error says
+// what differs.
 func NewPair(of, other *Network) (*Pair, error) {
 	p := &Pair{inputs: len(of.Rows[0]) - of.Units, units: of.Units, margins: len(of.Rows) - of.Units}
 	p.of = p.side(of.Rows, of.Bias)

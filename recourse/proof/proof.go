@@ -1,23 +1,24 @@
-// Package proof answers questions about all actions that a person may take, by one branch and bound over what the person
-// can change.
+// Package proof answers questions about all actions that a person may take, by one branch and bound over what the
+// person can change.
 //
 // In: a network of Relu units, or two of the same structure, and a person's action set. Out: the cheapest action that
 // reaches a margin ([Pair.Cheapest]); the largest margin that an action has which the other network refuses
-// ([Pair.Transfer]). The invariant: no action that the task allows is outside of the bounds, as ONNX Runtime computes in
-// float32.
+// ([Pair.Transfer]). The invariant: no action that the task allows is outside of the bounds, as ONNX Runtime computes
+// in float32.
 //
 // # Method
 //
-// The inputs disappear: a network is a function of the positions of a person's variables (a number and its steps, a list
-// of options), which every unit of the first layer adds up. A node of the tree leaves each variable some positions. Its
-// bound is that of CROWN and DeepPoly (Zhang et al., NeurIPS 2018; Singh et al., POPL 2019): units are replaced by linear
-// bounds, the last ones first, until a sum over the variables is left. Of two networks the second is written as its
-// difference from the first, unit by unit (ReluDiff; Paulsen et al., ICSE 2020), so that what they share cancels. The sum
-// is maximised over the actions themselves, not over a box: the limit of features, steps and options included, the budget
-// of costs by its Lagrangian dual. That another network refuses is a constraint of the bound, by multipliers, too.
+// The inputs disappear: a network is a function of the positions of a person's variables (a number and its steps, a
+// list of options), which every unit of the first layer adds up. A node of the tree leaves each variable some
+// positions. Its bound is that of CROWN and DeepPoly (Zhang et al., NeurIPS 2018; Singh et al., POPL 2019): units are
+// replaced by linear bounds, the last ones first, until a sum over the variables is left. Of two networks the second is
+// written as its difference from the first, unit by unit (ReluDiff; Paulsen et al., ICSE 2020), so that what they share
+// cancels. The sum is maximised over the actions themselves, not over a box: the limit of features, steps and options
+// included, the budget of costs by its Lagrangian dual. That another network refuses is a constraint of the bound, by
+// multipliers, too.
 //
-// Rules between features prune nodes; else they are left out of the bounds, and every action that is returned is checked
-// by the action set. Budgets are nodes, so that results do not depend on the machine.
+// Rules between features prune nodes; else they are left out of the bounds, and every action that is returned is
+// checked by the action set. Budgets are nodes, so that results do not depend on the machine.
 //
 // # Rounding
 //
@@ -55,8 +56,8 @@ type Optimum struct {
 	Nodes  int
 }
 
-// Cheapest looks for actions of the person x that reach the goal's margin and cost less than what is known, by more than
-// the gap, until there are none. judge has the last word on a point: whether the model accepts it.
+// Cheapest looks for actions of the person x that reach the goal's margin and cost less than what is known, by more
+// than the gap, until there are none. judge has the last word on a point: whether the model accepts it.
 func (k *Pair) Cheapest(ctx context.Context, a *constraint.Set, x []float32, g Goal,
 	judge func(point []float32) (bool, error),
 ) (best Optimum, err error) {

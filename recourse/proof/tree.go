@@ -211,8 +211,8 @@ func multipliers() []float64 {
 	return []float64{1, 0.95, 1.05, 0.9, 1.1, 0.8, 1.25, 0.65, 1.5, 0.4, 2, 0}
 }
 
-// bound sets what the node's objective is at most, tries the actions that its bounds come from, and chooses how to divide
-// it.
+// bound sets what the node's objective is at most, tries the actions that its bounds come from, and chooses how to
+// divide it.
 func (s *search) bound(n *node) {
 	if s.settled(n.dom) {
 		n.upper = math.Inf(-1)
