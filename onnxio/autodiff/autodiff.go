@@ -126,8 +126,8 @@ func Operators() []Operator {
 
 func rules() []Operator {
 	ops := slices.Concat(arithmetic(), trigonometry(), activations(), selections(), linear(), products(),
-		convolutions(), pools(), resizes(), softmaxes(), reductions(), normalizations(), shaping(), indexing(),
-		scattering(), constants())
+		convolutions(), pools(), resizes(), softmaxes(), reductions(), normalizations(), shaping(), arranging(),
+		cutting(), gathering(), scattering(), constants())
 	for i := range ops {
 		op := &ops[i]
 		if op.need == 0 {

@@ -134,10 +134,8 @@ func (b *gradientBuilder) ints(name string, depth int) (elements, bool) {
 			return elements{}, false
 		}
 		for _, k := range cuts {
-			out := elements{}
-			out.dims = lists.Make(int(k.count), func(i int) graph.Dim { return from.dims[k.start+int64(i)*k.step] })
-			out.constant = from.constant || fixed(out.dims)
-			from = out
+			from.dims = lists.Make(int(k.count), func(i int) graph.Dim { return from.dims[k.start+int64(i)*k.step] })
+			from.constant = from.constant || fixed(from.dims)
 		}
 		return from, true
 	case "Gather":

@@ -37,27 +37,7 @@ func linear() []Operator {
 			},
 			func(c *Call, _ int) string { return c.scale(c.Grad(), c.float("beta", 1)) },
 		}},
-		{Name: "MatMul", need: 2, infer: func(c *Call) []graph.Type {
-			a, b := slices.Clone(c.types[0].Shape), slices.Clone(c.types[1].Shape)
-			c.failIf(len(a) == 0 || len(b) == 0, "factors %v and %v: a scalar is no matrix", c.types[0], c.types[1])
-			ra, rb := len(a), len(b)
-			if ra == 1 {
-				a = graph.Shape{one(), a[0]}
-			}
-			if rb == 1 {
-				b = graph.Shape{b[0], one()}
-			}
-			k, k2 := a[len(a)-1], b[len(b)-2]
-			c.failIf(k.Size >= 0 && k2.Size >= 0 && k.Size != k2.Size, "factors %v and %v do not fit", c.types[0], c.types[1])
-			out := broadcast(a[:len(a)-2], b[:len(b)-2])
-			if ra > 1 {
-				out = append(out, a[len(a)-2])
-			}
-			if rb > 1 {
-				out = append(out, b[len(b)-1])
-			}
-			return single(c.types[0].DType, out)
-		}, grads: []Rule{func(c *Call, _ int) string {
+		{Name: "MatMul", need: 2, infer: productOf, grads: []Rule{func(c *Call, _ int) string {
 			ra, rb := c.ranks()
 			switch {
 			case ra == 1 && rb == 1:
@@ -93,6 +73,28 @@ func linear() []Operator {
 			return db
 		}}},
 	}
+}
+
+func productOf(c *Call) []graph.Type {
+	a, b := slices.Clone(c.types[0].Shape), slices.Clone(c.types[1].Shape)
+	c.failIf(len(a) == 0 || len(b) == 0, "factors %v and %v: a scalar is no matrix", c.types[0], c.types[1])
+	ra, rb := len(a), len(b)
+	if ra == 1 {
+		a = graph.Shape{one(), a[0]}
+	}
+	if rb == 1 {
+		b = graph.Shape{b[0], one()}
+	}
+	k, k2 := a[len(a)-1], b[len(b)-2]
+	c.failIf(k.Size >= 0 && k2.Size >= 0 && k.Size != k2.Size, "factors %v and %v do not fit", c.types[0], c.types[1])
+	out := broadcast(a[:len(a)-2], b[:len(b)-2])
+	if ra > 1 {
+		out = append(out, a[len(a)-2])
+	}
+	if rb > 1 {
+		out = append(out, b[len(b)-1])
+	}
+	return single(c.types[0].DType, out)
 }
 
 func (c *Call) gemm(a, b string, transA, transB int64) string {

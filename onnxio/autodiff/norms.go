@@ -32,8 +32,7 @@ func normalizations() []Operator {
 			along := c.mul(c.average(c.mul(h, d), axes), c.mul(r, c.mul(r, r)))
 			return c.sub(c.sub(c.mul(h, r), c.mul(d, along)), c.mul(r, c.average(h, axes)))
 		}, func(c *Call, _ int) string {
-			axes := c.normAxes()
-			d, r := c.normal(axes)
+			d, r := c.normal(c.normAxes())
 			return c.mul(c.Grad(), c.mul(d, r))
 		}, pass}},
 		{Name: "RMSNormalization", need: 2, expand: func(c *Call) string {
@@ -45,8 +44,7 @@ func normalizations() []Operator {
 			return c.scaledAndShifted(c.normed(c.centred(c.x(), axes), axes))
 		}},
 		{Name: "GroupNormalization", need: 3, expand: func(c *Call) string {
-			x, groups := c.x(), c.Node.Int("num_groups", 0)
-			s := c.Type(x).Shape
+			x, groups, s := c.x(), c.Node.Int("num_groups", 0), c.Type(c.x()).Shape
 			c.failIf(len(s) < 2 || groups < 1 || s[1].Size < 0 || s[1].Size%groups != 0,
 				"%d groups of the channels of %v", groups, c.Type(x))
 			c.failIf(len(c.Type(c.in(1)).Shape) != 1 || c.Type(c.in(1)).Shape[0] != s[1],
@@ -59,22 +57,20 @@ func normalizations() []Operator {
 			if axes == nil {
 				axes = []int64{0, 2, 3}
 			}
-			at := normals(axes, len(c.Type(c.x()).Shape))
-			d := c.centred(c.x(), at)
-			sd := c.op("Sqrt", c.average(c.mul(d, d), at))
+			axes = normals(axes, len(c.Type(c.x()).Shape))
+			d := c.centred(c.x(), axes)
+			sd := c.op("Sqrt", c.average(c.mul(d, d), axes))
 			return c.div(d, c.add(sd, c.Scalar(sd, 1e-9)))
 		}},
 		{Name: "LpNormalization", expand: func(c *Call) string {
 			norm := map[int64]string{1: "ReduceL1", 2: "ReduceL2"}[c.Node.Int("p", 2)]
 			axis := normal(c.Node.Int("axis", -1), len(c.Type(c.x()).Shape))
 			c.failIf(norm == "", "p %d: p is 1 or 2", c.Node.Int("p", 2))
-			size := c.reduce(norm, c.x(), 1, axis)
-			return c.div(c.x(), c.nonzero(size))
+			return c.div(c.x(), c.nonzero(c.reduce(norm, c.x(), 1, axis)))
 		}},
 		// The squares of neighbouring channels are summed by a product with a matrix of ones and zeros.
 		{Name: "LRN", expand: func(c *Call) string {
-			x, size := c.x(), c.Node.Int("size", 0)
-			s := c.Type(x).Shape
+			x, size, s := c.x(), c.Node.Int("size", 0), c.Type(c.x()).Shape
 			c.failIf(len(s) < 3 || s[1].Size < 1 || size < 1 || s[1].Size > 1<<10,
 				"size %d over the channels of %v", size, c.Type(x))
 			n := s[1].Size

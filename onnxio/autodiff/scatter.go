@@ -7,9 +7,40 @@ import (
 	"cfq/onnxio/graph"
 )
 
-func scattering() []Operator {
+func gathering() []Operator {
 	return []Operator{
-		scatterOperator("ScatterElements", "GatherElements"), scatterOperator("ScatterND", "GatherND"),
+		{Name: "Gather", need: 2, infer: func(c *Call) []graph.Type {
+			s := c.types[0].Shape
+			axis := normal(c.Node.Int("axis", 0), len(s))
+			return single(c.types[0].DType, slices.Concat(graph.Shape{}, s[:axis], c.types[1].Shape, s[axis+1:]))
+			// g is added up along the axis, with the indices as a list. Its shape is then that of a Gather by the list. Constant
+			// places that differ need no sums.
+		}, grads: []Rule{func(c *Call, _ int) string {
+			axis := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape))
+			g, idx := c.Grad(), c.in(1)
+			if len(c.Type(idx).Shape) != 1 {
+				idx = c.op("Reshape", idx, c.b.vector(-1))
+				g = c.reshapeLike(g, c.Op("Gather", []string{c.x(), idx}, graph.IntAttr("axis", axis)))
+			}
+			if e, known := c.b.ints(idx, 32); known && e.constant {
+				at, size := sizes(e.dims), c.Type(c.x()).Shape[axis].Size
+				seen := map[int64]bool{}
+				for i, k := range at {
+					if k < 0 {
+						at[i] = k + size
+					}
+					c.failIf(size >= 0 && (at[i] < 0 || at[i] >= size), "index %d into axis %d of %v", k, axis, c.Type(c.x()))
+					seen[at[i]] = true
+				}
+				if len(seen) == len(at) && size > 0 && size <= largestConstant {
+					return placed(c, g, axis, at, size)
+				}
+			}
+			return addUp(c, c.b.filled(c.x(), 0), g, idx, axis)
+		}}},
+		unary("GatherElements", func(c *Call) string {
+			return c.scatter(c.b.filled(c.x(), 0), c.in(1), c.Grad(), c.Node.Int("axis", 0))
+		}).of(func(c *Call) []graph.Type { return single(c.types[0].DType, c.types[1].Shape) }).needing(2),
 		{Name: "GatherND", need: 2, infer: func(c *Call) []graph.Type {
 			s, idx, b := c.types[0].Shape, c.types[1].Shape, c.Node.Int("batch_dims", 0)
 			c.failIf(len(idx) == 0 || b < 0 || b >= int64(len(idx)) || b >= int64(len(s)),
@@ -44,6 +75,12 @@ func scattering() []Operator {
 			flat := func(v string, n int64) string { return c.op("Reshape", v, c.b.vector(-1, n, size)) }
 			return c.reshapeLike(c.scatter(flat(zeros, number), places, flat(c.Grad(), count), 1), c.x())
 		}}},
+	}
+}
+
+func scattering() []Operator {
+	return []Operator{
+		scatterOperator("ScatterElements", "GatherElements"), scatterOperator("ScatterND", "GatherND"),
 		{Name: "TopK", need: 2, infer: func(c *Call) []graph.Type {
 			axis := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
 			k, _ := c.constInts(1, "k")

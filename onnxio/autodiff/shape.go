@@ -8,6 +8,7 @@ import (
 	"cfq/onnxio/graph"
 )
 
+// shaping are the operators that keep elements and their order.
 func shaping() []Operator {
 	return []Operator{
 		{Name: "Identity", grads: []Rule{pass}},
@@ -79,6 +80,12 @@ func shaping() []Operator {
 			}
 			return single(c.types[0].DType, out)
 		}, grads: []Rule{back}},
+	}
+}
+
+// arranging are those that move or repeat them.
+func arranging() []Operator {
+	return []Operator{
 		{Name: "Transpose", infer: func(c *Call) []graph.Type {
 			s := c.types[0].Shape
 			perm := permutation(c.Node, len(s))
@@ -182,7 +189,7 @@ func constants() []Operator {
 	}
 }
 
-func indexing() []Operator {
+func cutting() []Operator {
 	return []Operator{
 		{Name: "Concat", infer: func(c *Call) []graph.Type {
 			t := c.types[0]
@@ -228,16 +235,14 @@ func indexing() []Operator {
 			return c.Op("Concat", parts, graph.IntAttr("axis", c.Node.Int("axis", 0)))
 		}}},
 		{Name: "Slice", need: 3, infer: func(c *Call) []graph.Type {
-			cuts := c.cuts()
 			s := slices.Clone(c.types[0].Shape)
-			for _, k := range cuts {
+			for _, k := range c.cuts() {
 				s[k.axis] = graph.Dim{Size: k.count}
 			}
 			return single(c.types[0].DType, s)
 		}, grads: []Rule{func(c *Call, _ int) string {
-			cuts := c.cuts()
 			g := c.Grad()
-			for _, k := range cuts {
+			for _, k := range c.cuts() {
 				at := lists.Make(int(k.count), func(i int) int64 { return k.start + int64(i)*k.step })
 				g = placed(c, g, k.axis, at, k.size)
 			}
@@ -247,11 +252,9 @@ func indexing() []Operator {
 			pads := c.pads()
 			s := slices.Clone(c.types[0].Shape)
 			for i := range s {
-				more := pads[i] + pads[len(s)+i]
-				switch {
-				case s[i].Size >= 0:
+				if more := pads[i] + pads[len(s)+i]; s[i].Size >= 0 {
 					s[i].Size += more
-				case more != 0:
+				} else if more != 0 {
 					s[i] = graph.Dim{Size: -1}
 				}
 			}
@@ -263,38 +266,6 @@ func indexing() []Operator {
 			}
 			return c.reshapeLike(c.sub(c.total(c.Grad()), c.total(inside)), c.in(i))
 		}}},
-		{Name: "Gather", need: 2, infer: func(c *Call) []graph.Type {
-			s := c.types[0].Shape
-			axis := normal(c.Node.Int("axis", 0), len(s))
-			return single(c.types[0].DType, slices.Concat(graph.Shape{}, s[:axis], c.types[1].Shape, s[axis+1:]))
-			// g is added up along the axis, with the indices as a list. Its shape is then that of a Gather by the list. Constant
-			// places that differ need no sums.
-		}, grads: []Rule{func(c *Call, _ int) string {
-			axis := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape))
-			g, idx := c.Grad(), c.in(1)
-			if len(c.Type(idx).Shape) != 1 {
-				idx = c.op("Reshape", idx, c.b.vector(-1))
-				g = c.reshapeLike(g, c.Op("Gather", []string{c.x(), idx}, graph.IntAttr("axis", axis)))
-			}
-			if e, known := c.b.ints(idx, 32); known && e.constant {
-				at, size := sizes(e.dims), c.Type(c.x()).Shape[axis].Size
-				seen := map[int64]bool{}
-				for i, k := range at {
-					if k < 0 {
-						at[i] = k + size
-					}
-					c.failIf(size >= 0 && (at[i] < 0 || at[i] >= size), "index %d into axis %d of %v", k, axis, c.Type(c.x()))
-					seen[at[i]] = true
-				}
-				if len(seen) == len(at) && size > 0 && size <= largestConstant {
-					return placed(c, g, axis, at, size)
-				}
-			}
-			return addUp(c, c.b.filled(c.x(), 0), g, idx, axis)
-		}}},
-		unary("GatherElements", func(c *Call) string {
-			return c.scatter(c.b.filled(c.x(), 0), c.in(1), c.Grad(), c.Node.Int("axis", 0))
-		}).of(func(c *Call) []graph.Type { return single(c.types[0].DType, c.types[1].Shape) }).needing(2),
 	}
 }
 

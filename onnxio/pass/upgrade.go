@@ -164,26 +164,7 @@ func changes() map[string][]change {
 			n.Outputs = n.Outputs[:first]
 			return nil
 		}}},
-		// Scale and bias had one number for each group, and have one for each channel.
-		"GroupNormalization": {{21, func(u *upgrader, n *graph.Node) error {
-			groups, s := n.Int("num_groups", 0), u.Types[n.Input(0)].Shape
-			if len(s) < 2 || s[1].Size < 1 || groups < 1 || s[1].Size%groups != 0 {
-				return fmt.Errorf("has %d groups of the channels of %q, of which the model does not say how many there are: export "+
-					"the model at opset 21", groups, n.Input(0))
-			}
-			list := func(v ...int64) string { return u.Const(graph.FromInts("channels", v, int64(len(v)))) }
-			column, wide, flat := list(-1, 1), list(1, s[1].Size/groups), list(-1)
-			for i := 1; i < min(3, len(n.Inputs)); i++ {
-				for _, step := range [][2]string{{"Reshape", column}, {"Expand", wide}, {"Reshape", flat}} {
-					out := u.nameOf(n, "channels")
-					u.before = append(u.before, &graph.Node{
-						Name: u.nameOf(n, step[0]), Op: step[0], Inputs: []string{n.Inputs[i], step[1]}, Outputs: []string{out},
-					})
-					n.Inputs[i] = out
-				}
-			}
-			return nil
-		}}},
+		"GroupNormalization": {{21, channelScales}},
 		// The old defaults are the ends of float32's range.
 		"Clip": {{11, numberInput("min", 1)}, {11, numberInput("max", 2)}},
 		// The mask, which had the type of the data, became one of booleans.
@@ -224,31 +205,54 @@ func changes() map[string][]change {
 		t[op] = []change{{13, asInput("axes", 1, integers)}}
 	}
 	for _, op := range []string{"Softmax", "LogSoftmax", "Hardmax"} {
-		// They normalised over all axes from axis (default 1) on, as if the input were flattened to a matrix there; from
-		// opset 13 on they do so over the one axis (default -1).
-		t[op] = []change{{13, func(u *upgrader, n *graph.Node) error {
-			axis := n.Int("axis", 1)
-			t, known := u.Types[n.Input(0)]
-			remove(n, "axis")
-			if axis == -1 || known && axis == int64(len(t.Shape))-1 {
-				n.Attrs = append(n.Attrs, graph.IntAttr("axis", axis))
-				return nil
-			}
-			if len(n.Inputs) != 1 || len(n.Outputs) != 1 {
-				return errors.New("does not have one input and one output")
-			}
-			shape, flat, soft := u.nameOf(n, "shape"), u.nameOf(n, "flat"), u.nameOf(n, "matrix")
-			step := func(op string, in []string, out string, attrs ...graph.Attr) []*graph.Node {
-				return []*graph.Node{{Name: u.nameOf(n, op), Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}}
-			}
-			u.before = append(step("Shape", n.Inputs, shape), step("Flatten", n.Inputs, flat, graph.IntAttr("axis", axis))...)
-			u.after = step("Reshape", []string{soft, shape}, n.Outputs[0])
-			n.Inputs, n.Outputs = []string{flat}, []string{soft}
-			n.Attrs = append(n.Attrs, graph.IntAttr("axis", -1))
-			return nil
-		}}}
+		t[op] = []change{{13, oneAxis}}
 	}
 	return t
+}
+
+// channelScales: scale and bias had one number for each group, and have one for each channel.
+func channelScales(u *upgrader, n *graph.Node) error {
+	groups, s := n.Int("num_groups", 0), u.Types[n.Input(0)].Shape
+	if len(s) < 2 || s[1].Size < 1 || groups < 1 || s[1].Size%groups != 0 {
+		return fmt.Errorf("has %d groups of the channels of %q, of which the model does not say how many there are: export "+
+			"the model at opset 21", groups, n.Input(0))
+	}
+	list := func(v ...int64) string { return u.Const(graph.FromInts("channels", v, int64(len(v)))) }
+	column, wide, flat := list(-1, 1), list(1, s[1].Size/groups), list(-1)
+	for i := 1; i < min(3, len(n.Inputs)); i++ {
+		for _, step := range [][2]string{{"Reshape", column}, {"Expand", wide}, {"Reshape", flat}} {
+			out := u.nameOf(n, "channels")
+			u.before = append(u.before, &graph.Node{
+				Name: u.nameOf(n, step[0]), Op: step[0], Inputs: []string{n.Inputs[i], step[1]}, Outputs: []string{out},
+			})
+			n.Inputs[i] = out
+		}
+	}
+	return nil
+}
+
+// oneAxis: softmaxes normalised over all axes from axis (default 1) on, as if the input were flattened to a matrix
+// there; from opset 13 on they do so over the one axis (default -1).
+func oneAxis(u *upgrader, n *graph.Node) error {
+	axis := n.Int("axis", 1)
+	t, known := u.Types[n.Input(0)]
+	remove(n, "axis")
+	if axis == -1 || known && axis == int64(len(t.Shape))-1 {
+		n.Attrs = append(n.Attrs, graph.IntAttr("axis", axis))
+		return nil
+	}
+	if len(n.Inputs) != 1 || len(n.Outputs) != 1 {
+		return errors.New("does not have one input and one output")
+	}
+	shape, flat, soft := u.nameOf(n, "shape"), u.nameOf(n, "flat"), u.nameOf(n, "matrix")
+	step := func(op string, in []string, out string, attrs ...graph.Attr) []*graph.Node {
+		return []*graph.Node{{Name: u.nameOf(n, op), Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}}
+	}
+	u.before = append(step("Shape", n.Inputs, shape), step("Flatten", n.Inputs, flat, graph.IntAttr("axis", axis))...)
+	u.after = step("Reshape", []string{soft, shape}, n.Outputs[0])
+	n.Inputs, n.Outputs = []string{flat}, []string{soft}
+	n.Attrs = append(n.Attrs, graph.IntAttr("axis", -1))
+	return nil
 }
 
 func asInput(name string, i int, constant func(*graph.Attr) *graph.Tensor) upgradeRule {

@@ -177,8 +177,7 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 		case s == nil || len(s.dims) == 0 || s.dims[0] < 1 || info == nil && len(s.dims) != 2 && !conv:
 			continue
 		case info == nil && conv:
-			l.Out = int(s.dims[0])
-			l.In = s.weights() / l.Out
+			l.Out, l.In = int(s.dims[0]), s.weights()/int(s.dims[0])
 		case info == nil && n.Int("transB", 0) != 0:
 			l.Out, l.In = int(s.dims[0]), int(s.dims[1])
 		case info == nil:
