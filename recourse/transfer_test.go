@@ -114,6 +114,10 @@ func TestTransferAlongLines(t *testing.T) {
 		a := compile(t, tk)
 		f := newMLP(rng, -0.5, 4, 16, 8, 1)
 		g := rounded(f, 0.2)
+		if seed == 0 { // the difference is the same everywhere
+			g = rounded(f, 1e-6)
+			g.b = [][]float32{f.b[0], f.b[1], {f.b[2][0] - 0.05}}
+		}
 		x, cost := make([]float32, 4), 1+rng.Float64()
 		nets := networksOf(t, f, g)
 		pair := must.Get(proof.NewPair(nets[0], nets[1]))(t)

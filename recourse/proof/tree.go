@@ -88,8 +88,10 @@ type search struct {
 	seen  int
 	tried []float64 // last
 	mixed []float64 // fulfils the last rule with a multiplier; nil without one
-	lost  float64   // the bound of what could not be divided
-	best  float64   // the largest margin that was accepted, if that counts
+	// The last actions tried that the other network refuses, and accepts.
+	refused, accepted []float64
+	lost              float64 // the bound of what could not be divided
+	best              float64 // the largest margin that was accepted, if that counts
 }
 
 func (s *search) run(ctx context.Context, rows []int) (upper float64, err error) {
@@ -226,6 +228,7 @@ func (s *search) bound(n *node) {
 		return
 	}
 	n.upper, n.split = math.Inf(1), split{at: -1}
+	s.refused, s.accepted = nil, nil
 	row, with := n.row, 0.0
 	consider := func(r int, lambda float64) {
 		upper := s.margin(n, r, lambda)
@@ -243,6 +246,7 @@ func (s *search) bound(n *node) {
 			}
 		}
 	}
+	s.cross(n)
 	for r := range s.margins { // the margin is the least
 		if r != n.row {
 			consider(r, 0)
@@ -304,12 +308,15 @@ func (p *problem) mixture() []float64 {
 	return p.mix(p.poor.pos, p.rich.pos, (p.budget-p.poor.cost)/(p.rich.cost-p.poor.cost))
 }
 
-// mix goes from one assignment to another by a share of the way, where that is a position; else it stays.
+// mix goes from one assignment to another by a share of the way on lines, to a step where there are steps; options stay.
 func (p *problem) mix(from, to []float64, share float64) []float64 {
 	pos := slices.Clone(from)
 	for i := range pos {
-		if v := &p.variables[i]; v.line && !v.whole {
+		if v := &p.variables[i]; v.line {
 			pos[i] += share * (to[i] - from[i])
+			if v.whole {
+				pos[i] = math.Trunc(pos[i])
+			}
 		}
 	}
 	return pos
@@ -353,6 +360,27 @@ func (s *search) attempt(n *node) float64 {
 	return margin
 }
 
+// cross tries the last action that the other network refuses on the way to one that it accepts: margins are largest
+// there.
+func (s *search) cross(n *node) {
+	if s.refused == nil || s.accepted == nil {
+		return
+	}
+	from, to := s.refused, s.accepted
+	for range 10 {
+		at := s.mix(from, to, 0.5)
+		if slices.Equal(at, from) || slices.Equal(at, to) {
+			break
+		}
+		if _, other := s.evaluate(at); other > 0 {
+			to = at
+		} else {
+			from = at
+		}
+	}
+	s.try(n, from, false)
+}
+
 // try has an affordable action of the node judged, and returns its margin; -Inf when it was not worth it.
 func (s *search) try(n *node, pos []float64, alone bool) float64 {
 	if s.cost(pos) > s.budget*(1+1e-12) || !alone && slices.Equal(pos, s.tried) {
@@ -360,6 +388,11 @@ func (s *search) try(n *node, pos []float64, alone bool) float64 {
 	}
 	s.tried = pos
 	margin, other := s.evaluate(pos)
+	if other > 0 {
+		s.accepted = pos
+	} else {
+		s.refused = pos
+	}
 	if margin <= s.floor {
 		return math.Inf(-1)
 	}
