@@ -148,7 +148,7 @@ func (p *transferred) between(ctx context.Context, side int, known *Promise, t f
 	case math.IsInf(least.Cost, 1):
 		return out, nil
 	}
-	d, err := p.apart[side].Transfer(ctx, p.set, x, p.Factor*least.Cost, 0, transferTight, transferNodes)
+	d, err := p.apart[side].Transfer(ctx, p.set, x, p.Factor*least.Cost, transferTight, transferNodes)
 	if err != nil {
 		return nil, err
 	}

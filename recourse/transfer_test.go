@@ -78,7 +78,7 @@ func TestTransferAgainstEnumeration(t *testing.T) {
 					want = max(want, leastRow(nets[0], point))
 				}
 			}
-			got := must.Get(pair.Transfer(t.Context(), a, person, cost, 0, 0, 5000))(t)
+			got := must.Get(pair.Transfer(t.Context(), a, person, cost, 0, 5000))(t)
 			nodes = max(nodes, got.Nodes)
 			if got.Upper < want || got.Upper > want+1e-3 || want > 0 && got.Lower < want-1e-5 {
 				t.Errorf("seed %d: between %g and %g, want %g", seed, got.Lower, got.Upper, want)
@@ -121,7 +121,7 @@ func TestTransferAlongLines(t *testing.T) {
 		x, cost := make([]float32, 4), 1+rng.Float64()
 		nets := networksOf(t, f, g)
 		pair := must.Get(proof.NewPair(nets[0], nets[1]))(t)
-		got := must.Get(pair.Transfer(t.Context(), a, x, cost, 0, 1e-3, 5000))(t)
+		got := must.Get(pair.Transfer(t.Context(), a, x, cost, 1e-3, 5000))(t)
 		best := 0.0
 		for range 4000 {
 			d := make([]float32, 4)

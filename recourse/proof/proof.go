@@ -130,12 +130,13 @@ type Difference struct {
 }
 
 // Transfer bounds the largest margin that an action of the person x has in the network, of those that cost at most so
-// much and that the other network refuses, to the tolerance; what is below floor does not matter.
-func (k *Pair) Transfer(ctx context.Context, a *constraint.Set, x []float32, cost, floor, tolerance float64, nodes int,
-) (out Difference, err error) {
+// much and that the other network refuses, to the tolerance; below 0 it does not matter.
+func (k *Pair) Transfer(ctx context.Context, a *constraint.Set, x []float32, cost, tolerance float64, nodes int) (
+	out Difference, err error,
+) {
 	p := k.newProblem(a, x)
 	p.prepare(cost * (1 + 1e-6)) // numbers read as an action within the noise of float32
-	s := &search{problem: p, floor: floor - p.slack, tolerance: tolerance, nodes: nodes, aim: math.Inf(1)}
+	s := &search{problem: p, floor: -p.slack, tolerance: tolerance, nodes: nodes, aim: math.Inf(1)}
 	d := make([]float32, len(x))
 	s.accept = func(action []float32, margin, other float64, _ bool) {
 		if other > 0 || margin <= s.best {
