@@ -2,6 +2,7 @@ package task
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -120,8 +121,12 @@ func idxRows(f *os.File, names []string) (*Rows, error) {
 	}
 	var labels *idxItems
 	if path := labelsBeside(f.Name()); path != "" {
-		if labels, err = readIDX(path); err != nil {
+		data, err := os.ReadFile(path)
+		if err != nil {
 			return nil, err
+		}
+		if labels, err = newIDX(bytes.NewReader(data)); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
 		}
 		if labels.left != images.left || len(labels.dims) > 0 {
 			return nil, fmt.Errorf("%s has %d labels of dimensions %v for %d images", filepath.Base(path), labels.left,
@@ -147,18 +152,6 @@ func idxRows(f *os.File, names []string) (*Rows, error) {
 		}
 		return fields, row, nil
 	}}, nil
-}
-
-func readIDX(path string) (*idxItems, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	x, err := newIDX(strings.NewReader(string(data)))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
-	}
-	return x, nil
 }
 
 // labelsBeside is the file of the labels of an IDX file of images; "" where its name does not tell, or there is none.

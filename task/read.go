@@ -198,7 +198,7 @@ func (rd *peopleReader) columns(names []string, header bool, unreadable map[stri
 		rd.note("the task names no label column: outcomes are not known")
 	case header:
 		rd.warn(fmt.Sprintf("the file has no column %q, which data.label names: outcomes are not known%s", t.Data.Label,
-			suggest(t.Data.Label, names)))
+			message.Likely(t.Data.Label, names)))
 	default:
 		rd.note(fmt.Sprintf("the file has no column %q: outcomes are not known", t.Data.Label))
 	}
@@ -277,7 +277,7 @@ func (t *Task) resolve(names []string, codes bool, unreadable map[string]string)
 		if why := unreadable[column]; why != "" && !ok {
 			errs = append(errs, fmt.Errorf("column %s cannot be read: %s", by, why))
 		} else if !ok {
-			errs = append(errs, fmt.Errorf("there is no column %s%s", by, suggest(column, names)))
+			errs = append(errs, fmt.Errorf("there is no column %s%s", by, message.Likely(column, names)))
 		}
 		return i
 	}
@@ -323,13 +323,6 @@ func (t *Task) resolve(names []string, codes bool, unreadable map[string]string)
 	used := slices.Concat(c.features, c.filter, c.groups, c.id, []int{c.label})
 	c.twins = slices.DeleteFunc(c.twins, func(tw [2]int) bool { return !slices.Contains(used, tw[0]) })
 	return c, nil
-}
-
-func suggest(column string, names []string) string {
-	if n := message.Nearest(column, names); n != "" {
-		return fmt.Sprintf("; did you mean %s?", message.Quote(n))
-	}
-	return ""
 }
 
 func (t *Task) header(first []string) (names []string, header bool) {
@@ -595,24 +588,11 @@ func (s *sampleDraw) keep(p *People) { p.replace(p.Subset(s.drawn)) }
 // Row numbers, filters, problems, notes and warnings are those of Read. Codes of Data.Subgroups columns mean the same
 // in all batches, but their values stand in the order in which they first occur. The returned People have the counts,
 // problems, notes and warnings of the whole file, and no people: X and all that is listed per person is nil. An error
-// of each ends the reading and is returned as it is. With ReadOptions.Most the people drawn are handed on at the end of
-// the file, and memory is bounded by their number. Without it there are no Hashes: Equality makes them.
+// of each ends the reading and is returned as it is. ReadOptions.Most is not looked at, and there are no Hashes:
+// Equality makes them.
 func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People,
 	error,
 ) {
-	if o.Most > 0 {
-		p, err := Read(ctx, path, t, o)
-		if err != nil {
-			return nil, err
-		}
-		for part := range slices.Chunk(AllRows(p.N), max(size, 1)) {
-			if err := each(p.Subset(part)); err != nil {
-				return nil, err
-			}
-		}
-		p.replace(&People{N: p.N})
-		return p, nil
-	}
 	var all *People
 	var err error
 	batches := func(yield func(*People, error) bool) {

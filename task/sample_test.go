@@ -1,12 +1,9 @@
 package task
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -110,24 +107,5 @@ func TestMostBoundsMemory(t *testing.T) {
 	}
 	if room := max(cap(p.X)/p.Dim, cap(p.Lines), cap(p.Rows), cap(p.Labels)); room > 3*most {
 		t.Errorf("there is room for %d people, %d were kept", room, most)
-	}
-}
-
-func TestStreamMost(t *testing.T) {
-	task := parse(t, grouped)
-	path := filepath.Join(t.TempDir(), "people.csv")
-	must.Do(t, os.WriteFile(path, []byte(sampleRows(100)), 0o600))
-	o := ReadOptions{Most: 10, Seed: 3}
-	want := must.Get(Read(context.Background(), path, task, o))(t)
-	var rows, sizes []int
-	total, err := Stream(t.Context(), path, task, o, 4, func(p *People) error {
-		rows, sizes = append(rows, p.Rows...), append(sizes, p.N)
-		return nil
-	})
-	if err != nil || !slices.Equal(rows, want.Rows) || !slices.Equal(sizes, []int{4, 4, 2}) {
-		t.Errorf("rows %v in batches of %v, want %v (%v)", rows, sizes, want.Rows, err)
-	}
-	if total.N != 10 || total.X != nil || total.Total != want.Total || total.Undrawn != want.Undrawn {
-		t.Errorf("%+v", total)
 	}
 }

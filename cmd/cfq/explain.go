@@ -71,11 +71,8 @@ func explain(_ context.Context, e *env, args []string) error {
 			}
 		}
 	}
-	text := ""
-	if near := message.Nearest(args[0], explainable()); near != "" {
-		text = fmt.Sprintf("; did you mean %q?", near)
-	}
-	return cli.Usagef("`cfq explain` lists what it explains", "nothing is called %q%s", args[0], text)
+	return cli.Usagef("`cfq explain` lists what it explains", "nothing is called %q%s", args[0],
+		message.Likely(args[0], explainable()))
 }
 
 func (e *env) showTopics(name string, list any, note string) error {

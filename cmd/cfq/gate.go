@@ -210,17 +210,6 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 	return doc, err
 }
 
-func (f *gateFlags) settleGroups(needed []string) {
-	if f.without() && len(needed) > 0 {
-		f.by = nil
-	}
-	for _, by := range needed {
-		if !slices.Contains(f.by, by) {
-			f.by = append(f.by, by)
-		}
-	}
-}
-
 // measureFor measures what a gate needs. A quantized model that gives no numbers is no error of the command: it is
 // returned with a result of nobody.
 func (d *evaluation) measureFor(
@@ -324,7 +313,14 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 		return nil, cli.WithCode(err, cli.Unusable)
 	}
 	needs := g.Needs(f.promises != "")
-	f.settleGroups(needs.By)
+	if f.without() && len(needs.By) > 0 {
+		f.by = nil
+	}
+	for _, by := range needs.By {
+		if !slices.Contains(f.by, by) {
+			f.by = append(f.by, by)
+		}
+	}
 	f.confidence = needs.Confidence
 	if needs.Requires[metrics.Transfer] && g.Factor == 0 && len(f.tables) == 0 {
 		return nil, cli.Usagef("--transfer 1.5, or transfer: {factor: 1.5} in the gate file, is about all changes that cost "+

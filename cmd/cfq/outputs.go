@@ -22,10 +22,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-func kindsOf[D any](views []report.View[D]) []string {
-	return lists.Map(views, func(v report.View[D]) string { return v.Name })
-}
-
 type reportFile[D any] struct {
 	report.View[D]
 	path string // "" for stdout
@@ -33,7 +29,7 @@ type reportFile[D any] struct {
 
 // reportFiles are the reports that the flags ask for, of which one goes to stdout: as text or JSON when none is said.
 func reportFiles[D any](e *env, f *evaluationFlags, views []report.View[D]) (files []reportFile[D], err error) {
-	known, specs := kindsOf(views), slices.Clone(f.reports)
+	known, specs := lists.Map(views, func(v report.View[D]) string { return v.Name }), slices.Clone(f.reports)
 	if slices.IndexFunc(specs, func(spec string) bool { return !strings.Contains(spec, ":") }) < 0 {
 		specs = append(specs, map[bool]string{false: "text", true: "json"}[e.json])
 	}

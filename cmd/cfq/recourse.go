@@ -151,7 +151,19 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 					total := begun.Add(int64(now) - before.Swap(int64(now)))
 					show(cli.People, int(total), max(all, int(total)+p.N-now))
 				})
-			}, func(answers []promise.Answer) error { return taken(answers, s.Recourse, out) })
+			}, func(answers []promise.Answer) error {
+				for i := range answers {
+					a := &answers[i]
+					s.Add(&a.Line, a.Tried)
+					if a.Search != nil {
+						s.Compare(a.Action, *a.Search)
+					}
+					if err := out.Write(a.Line); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		})
 		if waited := queue.Wait(); err == nil {
 			err = waited
@@ -215,20 +227,6 @@ func (j *recourseJob) write(create func(out *promise.Writer) error) error {
 	}
 	err := cli.Write(j.out, whole)
 	return cmp.Or(failed, err)
-}
-
-func taken(answers []promise.Answer, s *report.Recourse, out *promise.Writer) error {
-	for i := range answers {
-		a := &answers[i]
-		s.Add(&a.Line, a.Tried)
-		if a.Search != nil {
-			s.Compare(a.Action, *a.Search)
-		}
-		if err := out.Write(a.Line); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (j *recourseJob) answers(ctx context.Context, p *task.People, set *constraint.Set, progress func(done int)) (

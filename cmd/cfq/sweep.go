@@ -356,34 +356,18 @@ func (v *sweepView) text(out *textView, files string) {
 		v.First.Population.Evaluated, float64(v.First.Rate("accuracy_full").Value), v.FloatBytes)
 	fmt.Fprintf(out, "VD and RVD (95 %% intervals), CRG and agree in %%; VD, RVD, CRG, rms error at margin %g\n\n",
 		v.margin)
-	t := &message.Grid{}
-	t.Add("method", "budget", "bits", "bytes", "VD", "", "RVD", "", "CRG", "rms", "acc.", "agree")
+	t := out.Grid(&message.Grid{}, "sweep head", nil)
 	for i := range v.Points {
 		p := &v.Points[i]
 		if p.Unfit != "" || p.Same != 0 {
-			note := fmt.Sprintf("as at %g", p.Same)
-			if p.Unfit != "" {
-				note = "does not fit: " + p.Least()
-			}
 			t.Add(p.Method, fmt.Sprint(p.Budget))
-			t.Note(note)
+			t.Note(out.Text("sweep note", p))
 			continue
 		}
-		r := p.Measured
-		a := &r.Margins[v.at]
-		budget, rms := fmt.Sprint(p.Budget), "-"
-		if x := a.Estimate("margin_error.rms").Value; x.Defined() {
-			rms = fmt.Sprintf("%.3g", float64(x))
-		}
-		if len(p.Problems) > 0 {
-			budget += "!"
-		}
-		vd, vdRange := sweepRate(a.Rate("vd"))
-		rvd, rvdRange := sweepRate(a.Rate("rvd"))
-		t.Add(p.Method, budget, fmt.Sprintf("%.2f", p.Bits), strconv.Itoa(p.Bytes), vd, vdRange, rvd, rvdRange,
-			sweepPercent(a.Estimate("crg.ratio_of_sums").Value), rms,
-			fmt.Sprintf("%.4f", float64(r.Rate("accuracy_quant").Value)),
-			sweepPercent(1-r.Rate("disagreement").Value))
+		out.Grid(t, "sweep point", struct {
+			*ptq.SweepPoint
+			At *eval.AtMargin
+		}{p, &p.Measured.Margins[v.at]})
 	}
 	t.Write(out, "")
 }
@@ -401,11 +385,4 @@ func sweepPercent(x eval.Float) string {
 	default:
 		return s
 	}
-}
-
-func sweepRate(r eval.Rate) (value, interval string) {
-	if r.Den == 0 {
-		return "-", ""
-	}
-	return sweepPercent(r.Value), sweepPercent(r.Lo) + ".." + sweepPercent(r.Hi)
 }

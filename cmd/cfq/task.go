@@ -334,8 +334,8 @@ func writeTask(out *textView, t *task.Task) {
 		fmt.Fprintln(out, "\ninputs of the model")
 	}
 	for i := range entries {
-		if words := inputWords(&entries[i]); words != "" {
-			fmt.Fprintf(out, "  %s: %s\n", entries[i].Name, words)
+		if words := out.Lines("made inputs", &entries[i]); len(words) > 0 {
+			fmt.Fprintf(out, "  %s: %s\n", entries[i].Name, message.List(words, 12))
 		}
 	}
 	for _, title := range []string{"links", "constraints"} {
@@ -345,29 +345,6 @@ func writeTask(out *textView, t *task.Task) {
 		}
 	}
 	fmt.Fprint(out, out.Text("transitions", t))
-}
-
-// inputWords says how the model's inputs are made of a feature where its kind does not; "" where it does.
-func inputWords(f *task.Feature) string {
-	var words []string
-	if n := f.Number(); n != nil {
-		if n.Clip != nil {
-			words = append(words, strings.TrimSpace("clipped to "+interval(n.Clip[0], n.Clip[1])))
-		}
-		switch {
-		case n.Log != nil:
-			words = append(words, fmt.Sprintf("(ln(value + %s) - %s) / %s, changes counted by %s", task.Decimal(*n.Log),
-				task.Decimal(n.Mean), task.Decimal(n.Std), task.Decimal(n.Spread)))
-		case n.Spread != 0:
-			words = append(words, "the value itself, changes counted by "+task.Decimal(n.Spread))
-		}
-	}
-	if c := f.Category(); c != nil {
-		for i, row := range c.Made() {
-			words = append(words, fmt.Sprintf("%s %v", c.Names()[i], row))
-		}
-	}
-	return message.List(words, 12)
 }
 
 type taskFeature struct {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/template"
 
+	"cfq/eval"
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/task"
@@ -28,8 +29,9 @@ type textView struct {
 func newTextView(w io.Writer) *textView {
 	return &textView{w, message.NewTemplates(sentences, template.FuncMap{
 		"rowsUsed": rowsUsed, "shortName": shortName, "shorten": shorten, "split": strings.Split, "sqrt": math.Sqrt,
-		"float": floatOf, "csv": csvNumber, "share": shareOf, "span": span, "curve": curveCells,
-		"decimal": task.Decimal, "brief": brief,
+		"float": floatOf, "csv": csvNumber, "share": shareOf, "span": span, "curve": curveCells, "inPercent": sweepPercent,
+		"complement": func(x eval.Float) eval.Float { return 1 - x },
+		"decimal":    task.Decimal, "brief": brief, "interval": interval,
 		"hundred": func(x float64) float64 { return 100 * x },
 		"ratio":   func(a, b int) float64 { return float64(a) / float64(b) },
 	})}

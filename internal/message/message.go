@@ -93,13 +93,18 @@ func Nearest(s string, candidates []string) string {
 	return best
 }
 
-// DidYouMean is the clause to put behind a message about the unknown word s: the likely word, or those that there are.
-func DidYouMean(s string, candidates []string) string {
+// Likely is the clause to put behind a message about the unknown word s: the likely word, "" when there is none.
+func Likely(s string, candidates []string) string {
 	if n := Nearest(s, candidates); n != "" {
 		return fmt.Sprintf("; did you mean %s?", Quote(n))
 	}
-	if len(candidates) == 0 {
-		return ""
+	return ""
+}
+
+// DidYouMean is Likely or, where there is no likely word, those that there are.
+func DidYouMean(s string, candidates []string) string {
+	if likely := Likely(s, candidates); likely != "" || len(candidates) == 0 {
+		return likely
 	}
 	return "; one of: " + List(candidates, listed)
 }

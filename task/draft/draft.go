@@ -527,43 +527,30 @@ func (d *drafter) missing() []string {
 	return slices.Compact(out)
 }
 
+type notedColumn struct {
+	*task.Feature
+	Missing float64  // share of the rows that have no number
+	Strange []string // fields that are no numbers
+}
+
 func (d *drafter) tell() {
-	how := fmt.Sprintf("fields separated by %q", string(d.table.Data.Delimiter))
-	if d.table.Data.Delimiter == 0 {
-		how = "Parquet"
-	}
-	d.note("%s of %s, %s", message.Count(d.table.Rows, "row"), message.Count(len(d.table.Names), "column"), how)
-	if d.table.Broken > 0 {
-		d.note("%s with a wrong number of fields or a stray quote", message.Count(d.table.Broken, "row"))
-	}
-	if m := d.missing(); len(m) > 0 {
-		d.note("taken as \"not known\": %s", message.List(m, 10))
-	}
-	if len(d.drop) > 0 {
-		d.note("no features: %s", message.List(d.drop, 20))
-	}
-	var fixed []string
+	of := struct {
+		*table
+		Missing, Drop, Fixed []string
+		Columns              []notedColumn
+	}{table: d.table, Missing: d.missing(), Drop: d.drop}
 	for i := range d.features {
 		f := &d.features[i]
 		if !f.Actionable {
-			fixed = append(fixed, f.Name)
+			of.Fixed = append(of.Fixed, f.Name)
 		}
-		if p := f.from; f.Number() != nil && p.missing > 0 {
-			without := "and cannot be read: where a program fills them in before the model, impute names what"
-			if f.Impute != "" {
-				without = "which the model takes for " + f.Impute
-			}
-			d.note("column %s: %s of the rows have no number %s", message.Quote(p.name),
-				message.Percent(float64(p.missing)/float64(d.table.Rows), 1), without)
+		c := notedColumn{Feature: &f.Feature, Strange: f.from.strange}
+		if f.Number() != nil {
+			c.Missing = float64(f.from.missing) / float64(d.table.Rows)
 		}
-		if len(f.from.strange) > 0 {
-			d.note("column %s: these are no numbers, and rows with them cannot be read: %s", message.Quote(f.Name),
-				message.List(f.from.strange, 5))
-		}
+		of.Columns = append(of.Columns, c)
 	}
-	if len(fixed) > 0 {
-		d.note("not actionable, a guess: %s", message.List(fixed, 20))
-	}
+	d.notes = append(d.notes, pageTemplates().Lines("notes", of)...)
 }
 
 func (d *drafter) inputs() (n int) {

@@ -1,9 +1,9 @@
 package draft
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -11,7 +11,7 @@ import (
 	"cfq/task"
 )
 
-// pageText is the text of a draft, a template of YAML with comments. A key stands before the questions of a mapping:
+// pageText is the text of a draft, a template of YAML with comments, and in "notes" what is said of it. A key stands before the questions of a mapping:
 // YAML reads one of comments alone as null.
 //
 //go:embed page.tmpl
@@ -49,29 +49,27 @@ type pageFeature struct {
 	Keys      string
 }
 
-func (p *page) draft(notes []string) (*Draft, error) {
-	t := template.Must(template.New("draft").Funcs(template.FuncMap{
-		"scalar": scalar,
+func pageTemplates() *message.Templates {
+	return message.NewTemplates(pageText, template.FuncMap{
+		"scalar": scalar, "shell": shell, "quote": message.Quote,
+		"quoted": func(c rune) string { return strconv.Quote(string(c)) },
 		"char":   func(c rune) string { return scalar(string(c)) },
-		"join":   strings.Join,
-		"shell":  shell,
-		"list":   func(v []string) string { return strings.Join(texts(v), ", ") },
+		"values": func(v []string) string { return strings.Join(texts(v), ", ") },
 		"wrap":   func(lead string, v []string) string { return wrap(lead, texts(v), "]", strings.Repeat(" ", len(lead))) },
 		"line":   func(s string) string { return strings.Join(strings.Fields(s), " ") },
-	}).Parse(pageText))
-	var text bytes.Buffer
-	for range 2 { // the second time it says how many questions there are
-		text.Reset()
-		if err := t.Execute(&text, p); err != nil {
-			return nil, fmt.Errorf("template of drafts: %w", err)
-		}
-		if n := len(Questions(text.Bytes())); n > 0 {
-			p.Open = message.Count(n, "question")
-		}
+	})
+}
+
+func (p *page) draft(notes []string) (*Draft, error) {
+	templates := pageTemplates()
+	text := []byte(templates.Text("", p))
+	if n := len(Questions(text)); n > 0 {
+		p.Open = message.Count(n, "question")
+		text = []byte(templates.Text("", p))
 	}
-	parsed, err := task.Parse("the draft", text.Bytes())
+	parsed, err := task.Parse("the draft", text)
 	if err != nil {
 		return nil, fmt.Errorf("the draft is not a task file that can be read, which is a mistake of this program: %w", err)
 	}
-	return &Draft{Text: text.Bytes(), Task: parsed, Notes: notes, Questions: Questions(text.Bytes())}, nil
+	return &Draft{Text: text, Task: parsed, Notes: notes, Questions: Questions(text)}, nil
 }

@@ -127,16 +127,15 @@ func decidedAsLabelled(people *task.People, run func(x []float32) ([]float32, er
 	if err != nil {
 		return nil, err
 	}
-	var right, wrong []float64
+	right := make([]float64, people.N)
 	for i, label := range people.Labels {
-		so := 0.0
 		if (margins[i] > 0) == (label == 1) {
-			so = 1
+			right[i] = 1
 		}
-		right, wrong = append(right, so), append(wrong, 1-so)
 	}
 	if stat.Mean(right, nil) < 0.5 {
-		return wrong, nil
+		floats.AddConst(-1, right)
+		floats.Scale(-1, right)
 	}
 	return right, nil
 }

@@ -116,7 +116,12 @@ func (r *Reader) Each(ctx context.Context, do func(*Batch) error) (n Counts, err
 		if err != nil {
 			return n, err
 		}
-		n.add(b)
+		n.Rows += len(b.Rows)
+		for i := range b.Rows {
+			if b.Rows[i].Problem != nil {
+				n.Unreadable++
+			}
+		}
 		if err := do(b); err != nil {
 			return n, err
 		}
@@ -195,15 +200,4 @@ func (r *Reader) batch(records []streamRecord) (_ *Batch, err error) {
 	}
 	b.People, err = r.decoder.Take()
 	return b, err
-}
-
-func (n *Counts) add(b *Batch) {
-	n.Rows += len(b.Rows)
-	n.People += b.People.N
-	for i := range b.Rows {
-		if b.Rows[i].Problem != nil {
-			n.Unreadable++
-		}
-	}
-	n.Filtered = n.Rows - n.People - n.Unreadable
 }

@@ -52,4 +52,4 @@ type Batch struct {
 }
 
 // Counts are the rows of a stream.
-type Counts struct{ Rows, People, Filtered, Unreadable int }
+type Counts struct{ Rows, Unreadable int }
