@@ -18,11 +18,11 @@ type gradientBuilder struct {
 	g      *graph.Graph
 	types  graph.Types
 	table  map[string]*Operator
-	inits  map[string]*graph.Tensor
-	made   map[string]*graph.Node // producer of each value
-	shared map[string]string      // operation -> value
-	ones   map[string]bool        // values known to hold ones only
-	fresh  map[string]bool        // outputs of nodes that op appended
+	inits  map[string]*graph.Tensor // and other constants
+	made   map[string]*graph.Node   // producer of each value
+	shared map[string]string        // operation -> value
+	ones   map[string]bool          // values known to hold ones only
+	fresh  map[string]bool          // outputs of nodes that op appended
 	errs   []error
 }
 
@@ -34,7 +34,7 @@ func newBuilder(g *graph.Graph, types graph.Types, prefix string) *gradientBuild
 		g:      &work,
 		types:  graph.Types{},
 		table:  map[string]*Operator{},
-		inits:  g.InitMap(),
+		inits:  g.Constants(),
 		made:   g.Producers(),
 		shared: map[string]string{},
 		ones:   map[string]bool{},

@@ -90,10 +90,6 @@ func (b *gradientBuilder) ints(name string, depth int) (elements, bool) {
 	}
 	get := func(i int) (elements, bool) { return b.ints(n.Input(i), depth-1) }
 	switch key(n) {
-	case "Constant":
-		if t := n.Constant(); t != nil {
-			return tensorInts(t)
-		}
 	case "Shape":
 		if t, ok := b.types[n.Input(0)]; ok {
 			from, to := shapeRange(n, len(t.Shape))

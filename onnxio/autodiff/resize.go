@@ -117,14 +117,10 @@ func (c *Call) floats(i int) ([]float64, error) {
 	if name == "" {
 		return nil, nil
 	}
-	t := c.b.inits[name]
-	if n := c.b.made[name]; t == nil && n != nil {
-		t = n.Constant()
+	if t := c.b.inits[name]; t != nil {
+		return t.Numbers()
 	}
-	if t == nil {
-		return nil, fmt.Errorf("input %d (%q) is %w", i, name, errVariable)
-	}
-	return t.Numbers()
+	return nil, fmt.Errorf("input %d (%q) is %w", i, name, errVariable)
 }
 
 func (c *Call) coordinates(r resized) []float64 {

@@ -185,6 +185,17 @@ func (g *Graph) InitMap() map[string]*Tensor {
 	return m
 }
 
+// Constants returns the initializers and what Constant nodes hold, by name. It does not follow later changes of g.
+func (g *Graph) Constants() map[string]*Tensor {
+	m := g.InitMap()
+	for _, n := range g.Nodes {
+		if t := n.Constant(); t != nil {
+			m[n.Outputs[0]] = t
+		}
+	}
+	return m
+}
+
 // IsOutput reports whether the value called name is an output of the model.
 func (g *Graph) IsOutput(name string) bool {
 	return slices.ContainsFunc(g.Outputs, func(v Value) bool { return v.Name == name })

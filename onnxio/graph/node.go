@@ -63,12 +63,12 @@ func (n *Node) HasGraphs() bool {
 	return slices.ContainsFunc(n.Attrs, func(a Attr) bool { return a.Kind == AttrGraph || a.Kind == AttrGraphs })
 }
 
-// Constant returns the value of a Constant node that holds numbers in any of the forms of the standard: value,
-// value_float, value_floats, value_int, value_ints. It is nil for other nodes, other constants (strings, sparse
-// tensors), and where the attribute stands for one of a function. The tensor is the caller's to rename; its Raw is
-// shared with the node.
+// Constant returns the value of a Constant node that holds numbers or texts in any of the forms of the standard: value,
+// value_float, value_floats, value_int, value_ints, value_strings. It is nil for other nodes, other constants (a single
+// text, sparse tensors), and where the attribute stands for one of a function. The tensor is the caller's to rename; its
+// Raw is shared with the node.
 func (n *Node) Constant() *Tensor {
-	if !n.Is("Constant") {
+	if !n.Is("Constant") || len(n.Outputs) == 0 {
 		return nil
 	}
 	for i := range n.Attrs {
@@ -91,6 +91,8 @@ func (n *Node) Constant() *Tensor {
 			return FromInts("", []int64{a.I})
 		case "value_ints":
 			return FromInts("", a.Ints, int64(len(a.Ints)))
+		case "value_strings":
+			return &Tensor{DType: String, Dims: []int64{int64(len(a.Strings))}, Strings: a.Strings}
 		}
 	}
 	return nil

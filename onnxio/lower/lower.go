@@ -211,7 +211,7 @@ func (f *Signature) outputs(g *graph.Graph) {
 // labels returns what the classes are called. The last node that says it decides: those before it are parts of an
 // ensemble or of one-against-all, which have classes of their own.
 func labels(g *graph.Graph) []string {
-	producers := g.Producers()
+	producers, constants := g.Producers(), g.Constants()
 	for _, n := range slices.Backward(g.Nodes) {
 		for _, name := range []string{"classlabels_strings", "classlabels_int64s", "classlabels_ints"} {
 			if list := listed(n.Attr(name)); len(list) > 1 {
@@ -219,7 +219,7 @@ func labels(g *graph.Graph) []string {
 			}
 		}
 		if best := producers[n.Input(1)]; n.Op == "ArrayFeatureExtractor" && best != nil && best.Is("ArgMax") {
-			if list := texts(constant(g, n.Input(0))); len(list) > 1 {
+			if list := texts(constants[n.Input(0)]); len(list) > 1 {
 				return list
 			}
 		}

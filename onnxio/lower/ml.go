@@ -175,11 +175,12 @@ func (w *mlOperator) linear() (string, error) {
 }
 
 func extractors(g *graph.Graph) {
+	constants := g.Constants()
 	for _, n := range g.Nodes {
 		if n.Op != "ArrayFeatureExtractor" || n.Domain != learning {
 			continue
 		}
-		t := constant(g, n.Input(1))
+		t := constants[n.Input(1)]
 		if t == nil {
 			continue
 		}
@@ -192,21 +193,6 @@ func extractors(g *graph.Graph) {
 		n.Inputs = []string{n.Input(0), b.Const(graph.FromInts("index", index, int64(len(index))))}
 		n.Attrs = []graph.Attr{graph.IntAttr("axis", -1)}
 	}
-}
-
-func constant(g *graph.Graph, name string) *graph.Tensor {
-	if t := g.Init(name); t != nil {
-		return t
-	}
-	i := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool { return slices.Contains(n.Outputs, name) })
-	if i < 0 {
-		return nil
-	}
-	n := g.Nodes[i]
-	if a := n.Attr("value_strings"); n.Is("Constant") && a != nil {
-		return &graph.Tensor{DType: graph.String, Dims: []int64{int64(len(a.Strings))}, Strings: a.Strings}
-	}
-	return n.Constant()
 }
 
 func texts(t *graph.Tensor) []string {

@@ -526,7 +526,7 @@ func (w *lowering) category(f *boundary, p columnBlock) string {
 // tableRows runs what is made of constants alone, as the table of a quantized embedding is, and returns how many rows a
 // look-up has to choose from, by the value that it makes.
 func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]int64, error) {
-	fixed := map[string]bool{"": true}
+	fixed, constants := map[string]bool{"": true}, m.Graph.Constants()
 	for _, t := range m.Graph.Inits {
 		fixed[t.Name] = true
 	}
@@ -534,7 +534,7 @@ func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]i
 	for _, n := range m.Graph.Nodes {
 		if !slices.ContainsFunc(n.Inputs, func(in string) bool { return !fixed[in] }) {
 			lists.Mark(fixed, n.Outputs...)
-		} else if (n.Is("Gather") || n.Is("GatherElements")) && fixed[n.Input(0)] && constant(m.Graph, n.Input(0)) == nil {
+		} else if (n.Is("Gather") || n.Is("GatherElements")) && fixed[n.Input(0)] && constants[n.Input(0)] == nil {
 			lookups = append(lookups, n)
 		}
 	}

@@ -24,6 +24,7 @@ const (
 
 type preprocessing struct {
 	g          *graph.Graph
+	constants  map[string]*graph.Tensor
 	rows       map[string]int64 // of tables that are made of constants
 	columns    []Column
 	class      map[string]valueClass
@@ -60,8 +61,8 @@ type boundary struct {
 
 func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, error) {
 	z := &preprocessing{
-		g: g, rows: rows, class: map[string]valueClass{}, types: map[string]graph.DType{}, elems: map[string][]elem{},
-		depends: map[string][]int{},
+		g: g, constants: g.Constants(), rows: rows, class: map[string]valueClass{}, types: map[string]graph.DType{},
+		elems: map[string][]elem{}, depends: map[string][]int{},
 	}
 	read := used(g.Nodes)
 	for _, v := range g.DataInputs() {
@@ -318,7 +319,7 @@ func (z *preprocessing) made(n *graph.Node) graph.DType {
 func (z *preprocessing) moved(n *graph.Node, i int) (out []elem) {
 	x := z.elems[n.Input(0)]
 	index := func(at int) []int64 {
-		if t := constant(z.g, n.Input(at)); t != nil {
+		if t := z.constants[n.Input(at)]; t != nil {
 			v, _ := t.Ints()
 			return v
 		}
@@ -425,19 +426,19 @@ func (z *preprocessing) lookup(n *graph.Node) {
 				continue
 			}
 			// Another integer than a single one that is asked for may be any; a list of them is a one-hot.
-			if asked := texts(constant(z.g, n.Input(1-i))); len(asked) > 1 || z.types[in] == graph.String {
+			if asked := texts(z.constants[n.Input(1-i)]); len(asked) > 1 || z.types[in] == graph.String {
 				known, x = asked, z.elems[in]
 			}
 		}
 	case "OneHot":
-		if depth := texts(constant(z.g, n.Input(1))); len(depth) == 1 {
+		if depth := texts(z.constants[n.Input(1)]); len(depth) == 1 {
 			if rows, err := strconv.ParseInt(depth[0], 10, 64); err == nil {
 				z.tables = append(z.tables, tableSizes{x, rows})
 			}
 		}
 	case "Gather", "GatherElements":
 		if z.class[n.Input(1)] == raw {
-			if t := constant(z.g, n.Input(0)); t != nil && len(t.Dims) > 0 {
+			if t := z.constants[n.Input(0)]; t != nil && len(t.Dims) > 0 {
 				z.tables = append(z.tables, tableSizes{z.elems[n.Input(1)], t.Dims[axis(n, len(t.Dims))]})
 			} else if rows := z.rows[n.Outputs[0]]; rows > 0 {
 				z.tables = append(z.tables, tableSizes{z.elems[n.Input(1)], rows})

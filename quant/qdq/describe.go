@@ -138,7 +138,7 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			float[infos[i].Output] = &infos[i]
 		}
 	}
-	v := &view{m: m, inits: m.Graph.InitMap(), producers: m.Graph.Producers(), consumers: m.Graph.Consumers()}
+	v := &view{m: m, constants: m.Graph.Constants(), producers: m.Graph.Producers(), consumers: m.Graph.Consumers()}
 	counted, constants := map[string]bool{}, m.Graph.Stored()
 	notes := []LayerNote{}
 	for _, n := range m.Graph.Nodes {
@@ -301,7 +301,7 @@ func (v *view) weigh(name string, counted map[string]bool) int {
 		return 0
 	}
 	counted[name] = true
-	if c := v.inits[name]; c != nil {
+	if c := v.constants[name]; c != nil {
 		return len(c.Raw)
 	}
 	n := v.producers[name]
@@ -402,7 +402,7 @@ func (v *view) outerScales(n *graph.Node) (names []string) {
 		}
 	}
 	for i, name := range names {
-		if v.inits[name] == nil { // of the activations
+		if v.constants[name] == nil { // of the activations
 			names[i] = ""
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 type view struct {
 	m         *graph.Model
-	inits     map[string]*graph.Tensor
+	constants map[string]*graph.Tensor
 	producers map[string]*graph.Node
 	consumers map[string][]*graph.Node
 }
@@ -45,18 +45,8 @@ func (s *stored) weights() int {
 	return n
 }
 
-func (v *view) tensor(name string) *graph.Tensor {
-	if t := v.inits[name]; t != nil {
-		return t
-	}
-	if p := v.producers[name]; p != nil {
-		return p.Constant()
-	}
-	return nil
-}
-
 func (v *view) trace(name string, depth int) *stored {
-	if c := v.tensor(name); c != nil {
+	if c := v.constants[name]; c != nil {
 		part := storedPart{weights: c.Len(), bits: c.DType.Bits(), container: c.DType.String(), tensor: c}
 		return &stored{dims: c.Dims, parts: []storedPart{part}}
 	}
@@ -132,14 +122,14 @@ func (v *view) length(name string) int {
 	if p := v.producers[name]; p != nil && p.Is("Cast") {
 		name = p.Input(0)
 	}
-	if c := v.tensor(name); c != nil {
+	if c := v.constants[name]; c != nil {
 		return c.Len()
 	}
 	return 0
 }
 
 func (v *view) ints(name string) []int64 {
-	c := v.tensor(name)
+	c := v.constants[name]
 	if c == nil {
 		return nil
 	}
@@ -183,7 +173,7 @@ func (v *view) activation(name string) int {
 			return width
 		case n.Op == "DequantizeLinear":
 			width, coded = 8, true
-			if z := v.inits[n.Input(2)]; z != nil {
+			if z := v.constants[n.Input(2)]; z != nil {
 				width = z.DType.Bits()
 			}
 		case n.Is("Clip"):
@@ -215,7 +205,7 @@ func (v *view) unpacked(call *graph.Node) *stored {
 	var packed *graph.Tensor
 	var dims []int64
 	for _, in := range call.Inputs {
-		c := v.tensor(in)
+		c := v.constants[in]
 		switch {
 		case c == nil:
 			return nil
