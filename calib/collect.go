@@ -17,9 +17,6 @@ import (
 func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, input *quant.Input) (
 	[]Stats, error,
 ) {
-	if set.Weights != nil && len(set.Weights) != set.Rows() {
-		return nil, fmt.Errorf("%d weights of %d calibration rows", len(set.Weights), set.Rows())
-	}
 	k := &collector{
 		layers: layers, set: set, input: input, stats: make([]Stats, len(layers)), costs: make([][]float64, len(layers)),
 		weight: make([]float64, len(layers)),

@@ -136,11 +136,7 @@ func (s *Set) Clip(in *quant.Input) []int {
 // and the points of the people whose action is Found.
 // Actions hold one entry per row. A promise counts whether m keeps it or not, and also when m favours the row as it is.
 func Promised(ctx context.Context, m recourse.Model, x []float32, actions []recourse.Action) (*Set, error) {
-	dim := m.Dim()
-	if len(actions)*dim != len(x) {
-		return nil, fmt.Errorf("%d promises for %d calibration rows", len(actions), len(x)/dim)
-	}
-	s := FactualSet(x, dim)
+	s := FactualSet(x, m.Dim())
 	s.Source = lists.Where(len(actions), func(i int) bool {
 		return actions[i].Status == recourse.Found && !still(actions[i].Delta)
 	})

@@ -175,14 +175,6 @@ func TestTraceDraws(t *testing.T) {
 	if other := trace(layers[:1], x[:3], TraceOptions{Probes: 4, Seed: 1}); other[0] == all[0] {
 		t.Error("the seed makes no difference")
 	}
-	for want, o := range map[string]TraceOptions{"needs 2 or more": {Probes: 1}, "no rows": {}} {
-		rows := x[:3]
-		if want == "no rows" {
-			rows = nil
-		}
-		_, _, err := Trace(context.Background(), c, layers, rows, nil, o)
-		must.Fail(t, err, want)
-	}
 }
 
 func TestTraceRows(t *testing.T) {

@@ -13,7 +13,6 @@ package refine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 
@@ -117,9 +116,6 @@ func Run(ctx context.Context, layers []Layer, p Points, open Opener, o Options) 
 	var out Outcome
 	if o.Rounds == 0 {
 		o.Rounds = 4
-	}
-	if len(p.Margins) < MinPoints {
-		return nil, out, fmt.Errorf("%d points for refinement: want at least %d", len(p.Margins), MinPoints)
 	}
 	s, err := newRefinement(layers, p)
 	if err != nil {

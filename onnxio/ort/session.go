@@ -214,32 +214,19 @@ type Options struct {
 // Level says how far ONNX Runtime rewrites the graph before it runs it.
 type Level int
 
-// The levels of ONNX Runtime, from the most to the least rewriting.
+// The levels of ONNX Runtime that are used.
 const (
-	All      Level = iota // Extended and layout changes: what ONNX Runtime does by default
-	Extended              // Basic and fusions to kernels of the CPU, integer kernels among them
-	Basic                 // constant folding and the like
+	All      Level = iota // what ONNX Runtime does by default: fusions to integer kernels, layouts
 	Disabled              // the graph as it is in the file
 )
 
-// String returns the name of the level: "all", "extended", "basic" or "disabled".
-func (l Level) String() string {
-	if names := [...]string{"all", "extended", "basic", "disabled"}; l >= 0 && int(l) < len(names) {
-		return names[l]
-	}
-	return fmt.Sprintf("level %d", int(l))
-}
+// String returns the name of the level: "all" or "disabled".
+func (l Level) String() string { return [...]string{"all", "disabled"}[l] }
 
 func (o Options) native(large bool) (*ort.SessionOptions, error) {
-	if o.Threads < 0 {
-		return nil, fmt.Errorf("threads must be 0 or more, not %d", o.Threads)
-	}
-	level, ok := map[Level]ort.GraphOptimizationLevel{
-		All: ort.GraphOptimizationLevelEnableAll, Extended: ort.GraphOptimizationLevelEnableExtended,
-		Basic: ort.GraphOptimizationLevelEnableBasic, Disabled: ort.GraphOptimizationLevelDisableAll,
-	}[o.Level]
-	if !ok {
-		return nil, fmt.Errorf("unknown optimization %s", o.Level)
+	level := ort.GraphOptimizationLevel(ort.GraphOptimizationLevelEnableAll)
+	if o.Level == Disabled {
+		level = ort.GraphOptimizationLevelDisableAll
 	}
 	so, err := ort.NewSessionOptions()
 	if err != nil {

@@ -109,7 +109,7 @@ func checkTied(t *testing.T, q *graph.Model, in *quant.Input, l *quant.Layer, m 
 	enc := must.Get(l.Encode(in.Fold(layers[0]), in.Scale))(t)
 	want, n := weights(enc), len(in.Columns)
 	gemm := node(t, q, l.Node)
-	for _, level := range []ort.Level{ort.Disabled, ort.Basic} {
+	for _, level := range []ort.Level{ort.Disabled, ort.All} {
 		eng.Level = level
 		got := floats(t, run(t, expose(q, graph.Float, gemm.Inputs[1]), eng, x)[gemm.Inputs[1]])
 		must.Same(t, enc.Out*n, len(got))

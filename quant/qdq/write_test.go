@@ -74,7 +74,7 @@ func checkWeights(t *testing.T, eng ort.Options, q *graph.Model, l *quant.Layer,
 ) {
 	gemm := node(t, q, l.Node)
 	x := rows(1, 2, int(q.Graph.Inputs[0].Shape[1].Size))
-	for _, level := range []ort.Level{ort.Disabled, ort.Basic} {
+	for _, level := range []ort.Level{ort.Disabled, ort.All} {
 		eng.Level = level
 		got := run(t, expose(q, graph.Float, gemm.Inputs[1:]...), eng, x)
 		w, b := floats(t, got[gemm.Inputs[1]]), floats(t, got[gemm.Inputs[2]])

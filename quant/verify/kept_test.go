@@ -187,7 +187,6 @@ func TestBroken(t *testing.T) {
 
 func TestCannotCheck(t *testing.T) {
 	t.Parallel()
-	must.Fail(t, must.Err(verify.Check(context.Background(), []byte("no model"), verify.Options{})), "")
 	eng := orttest.Need(t)
 	x := probe(deep("Relu", "Softmax", 8, 16, 16, 2), 1)
 	o := verify.Options{Engine: eng, Plan: &quant.Plan{}, Probes: []*graph.Tensor{x}}
