@@ -23,8 +23,9 @@ func (r *Report) advise(sampled bool) {
 		if of[advice] == nil {
 			order = append(order, advice)
 		}
-		if advice == moreBits {
-			target = min(target, f.target())
+		s, ok := f.test()
+		if ok && advice == moreBits && (f.Metric == "vd" || f.Metric == "rvd") && s.limit.side == atMost && s.limit.x > 0 {
+			target = min(target, s.limit.x)
 		}
 		if advice == morePeople && f.Need > 0 {
 			name = fmt.Sprintf("%d for %s", f.Need, name)
@@ -48,15 +49,6 @@ const (
 	moreBits   = "Quantize again with a larger --budget or another --method"
 	morePeople = "Bring more people that the model was not judged on"
 )
-
-// target is the share of broken promises that a search for a model can aim at; 1 when f is about something else.
-func (f *Finding) target() float64 {
-	s, ok := f.test()
-	if ok && (f.Metric == "vd" || f.Metric == "rvd") && s.limit.side == atMost && s.limit.x > 0 {
-		return s.limit.x
-	}
-	return 1
-}
 
 func (f *Finding) advice() string {
 	capital := func(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

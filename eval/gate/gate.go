@@ -61,10 +61,14 @@ type Gate struct {
 	NeedsRecord bool
 	// UnverifiedEncoding accepts that nothing shows that people are encoded as the model was trained.
 	UnverifiedEncoding bool
-	// IntendedUse says what the model may be released for, and Approver who answers for the gate: the report repeats both.
-	IntendedUse, Approver string
-
+	Release
 	Checks []Check
+}
+
+// Release is what a gate file says of the release, and the report repeats.
+type Release struct {
+	IntendedUse string `json:"intended_use,omitempty"` // what the model may be released for
+	Approver    string `json:"approver,omitempty"`     // who answers for the gate
 }
 
 // Reverse adds to each upper limit on a metric of one direction the same limit on its reverse (Metric.Reverse), at its

@@ -19,9 +19,7 @@ import (
 // The gate must be valid, see [Gate.Check].
 func Judge(g *Gate, r, previous *eval.Result) *Report {
 	j := &judge{Gate: g.withDefaults(), r: r, previous: previous}
-	report := &Report{
-		Confidence: j.Confidence, Findings: []Finding{}, IntendedUse: g.IntendedUse, Approver: g.Approver,
-	}
+	report := &Report{Confidence: j.Confidence, Findings: []Finding{}, Release: g.Release}
 	const batches = "batches.difference" // every gate limits it where it was measured
 	m, _ := metrics.By(batches)
 	if _, missing := measured(&m, 0, r); missing == "" && !j.limits(batches) {

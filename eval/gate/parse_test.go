@@ -71,7 +71,7 @@ func TestParse(t *testing.T) {
 func TestLimitsInPerCent(t *testing.T) {
 	text := "approver: A\nintended_use: loans\n" + check("{metric: vd, max: 2%, max_gap: '0.5 %', by: sex}")
 	g := must.Get(Parse("gate.yaml", []byte(text)))(t)
-	must.Same(t, &Gate{Approver: "A", IntendedUse: "loans", Checks: []Check{
+	must.Same(t, &Gate{Release: Release{Approver: "A", IntendedUse: "loans"}, Checks: []Check{
 		{Metric: "vd", By: "sex", Max: ptr(0.02), MaxGap: ptr(0.005)},
 	}}, g)
 }

@@ -32,9 +32,7 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 	// Accepted is what the gate accepts although nothing verifies it, "" when there is nothing of the kind.
 	Accepted string `json:"accepted,omitempty"`
-	// what the gate file says of the release
-	IntendedUse string `json:"intended_use,omitempty"`
-	Approver    string `json:"approver,omitempty"`
+	Release
 }
 
 // Finding is the outcome of one limit of a check, for one group if the check is by groups.

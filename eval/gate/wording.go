@@ -170,12 +170,12 @@ func digitsFor(x float64) int {
 	return 4
 }
 
-func (s *limitTest) limitText() string {
-	return task.Decimal(task.Rounded(s.scale()*s.limit.x, 12)) + s.unit()
-}
+func (s *limitTest) limitText() string { return s.rounded(s.limit.x, 12) }
 
-func (s *limitTest) difference(x float64) string {
-	return task.Decimal(task.Rounded(s.scale()*x, 3)) + s.unit()
+func (s *limitTest) difference(x float64) string { return s.rounded(x, 3) }
+
+func (s *limitTest) rounded(x float64, digits int) string {
+	return task.Decimal(task.Rounded(s.scale()*x, digits)) + s.unit()
 }
 
 func (s *limitTest) unit() string {

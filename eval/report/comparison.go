@@ -141,11 +141,7 @@ func openTau(t *eval.Comparison, row *eval.ComparisonRow, model int) bool {
 
 func comparedValue(t *eval.Comparison, row *eval.ComparisonRow, k int) string {
 	m, _ := metrics.By(row.Metric)
-	s := amount(m.Unit, row.Cells[k].Value.Value)
-	if openTau(t, row, k) {
-		return "<= " + s
-	}
-	return s
+	return bounded(openTau(t, row, k), amount(m.Unit, row.Cells[k].Value.Value))
 }
 
 // comparedDelta is the difference from the first model, or ~ where nothing can be said of it.

@@ -35,7 +35,9 @@ func evaluationPage(d *Document, full bool) *reportPage {
 	p.add(head, bullets("Warnings", slices.Concat(d.Warnings, r.Warnings)), environment(d.Environment), v.alternatives())
 	p.answer = len(p.Blocks)
 	if r.Population.Evaluated > 0 {
-		p.add(v.promises(), v.costs(), v.shape(), v.marginErrors(), v.spreads())
+		p.add(v.promises(), v.byMargin("Cost of the recourse", "cost of recourse", false, "crg.n", "lost_recourse"),
+			v.byMargin("Shape of the recourse", "shape", true, "dir_sim"),
+			v.byMargin("Margin error e at the original's recourse points", "margin errors", true), v.spreads())
 	}
 	p.add(v.groups()...)
 	p.add(v.scenarios(), v.transfers(), v.perturbations(),
@@ -88,23 +90,18 @@ func (v *evaluationView) headline() pageBlock {
 	return b
 }
 
-func (v *evaluationView) tiles() (out []tile) {
+func (v *evaluationView) tiles() [][]string {
 	if v.Result.Population.Evaluated == 0 {
 		return nil
 	}
-	for _, x := range v.words.Rows("tiles", v) {
-		if x[1] != missing {
-			out = append(out, tile{x[0], x[1], x[2]})
-		}
-	}
-	return out
+	return slices.DeleteFunc(v.words.Rows("tiles", v), func(x []string) bool { return x[1] == missing })
 }
 
 // At is the result at the headline margin.
 func (v *evaluationView) At() *eval.AtMargin { return v.at }
 
 func (v *evaluationView) promises() pageBlock {
-	b := v.byMargin("Promises by required margin t", "promises by margin")
+	b := v.byMargin("Promises by required margin t", "promises by margin", false)
 	const minCurve = 3 // margins
 	if len(v.Result.Margins) >= minCurve {
 		b.Figures = append(brokenChart("Promises that break, by required margin", v.Result, nil, v.Result.Margins),
@@ -127,33 +124,13 @@ func legend(ids ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-func tauValue(t eval.Tau, decimals int) string {
-	if t.AtMost {
-		return "<= " + fixed(t.Value, decimals)
-	}
-	return fixed(t.Value, decimals)
-}
+func tauValue(t eval.Tau, decimals int) string { return bounded(t.AtMost, fixed(t.Value, decimals)) }
 
-func (v *evaluationView) costs() pageBlock {
-	if !v.Known("crg.n") && !v.Known("lost_recourse") {
-		return pageBlock{}
+func bounded(atMost bool, value string) string {
+	if atMost {
+		return "<= " + value
 	}
-	return v.byMargin("Cost of the recourse", "cost of recourse")
-}
-
-func (v *evaluationView) shape() pageBlock {
-	if !v.Known("dir_sim") {
-		return pageBlock{}
-	}
-	b := v.byMargin("Shape of the recourse", "shape")
-	b.Fold = true
-	return b
-}
-
-func (v *evaluationView) marginErrors() pageBlock {
-	b := v.byMargin("Margin error e at the original's recourse points", "margin errors")
-	b.Fold = true
-	return b
+	return value
 }
 
 func (v *evaluationView) spreads() pageBlock {

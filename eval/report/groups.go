@@ -21,9 +21,9 @@ func (v *evaluationView) groups() (sections []pageBlock) {
 				name += " *"
 				p.After = []string{"* too few promises for a comparison"}
 			}
-			p.add(name, g.Result)
+			p.add(name, g.Result, v.at.Margin)
 		}
-		p.add("everyone", v.Result)
+		p.add("everyone", v.Result, v.at.Margin)
 		for _, g := range v.significant(by) {
 			p.Lines = append(p.Lines, differs(by.By, g))
 			p.mark(g)
@@ -48,22 +48,13 @@ func (v *evaluationView) significant(by *eval.Grouping) (list []*eval.GroupGap) 
 }
 
 func differs(by string, g *eval.GroupGap) string {
-	name, size := gapText(g)
-	return fmt.Sprintf("%s differs significantly by %s: worst for %s, by %s from %s (p=%s).", name, by, g.Worst, size,
-		g.Best, probability(g.P))
-}
-
-func gapText(g *eval.GroupGap) (name, size string) {
-	m, ok := metrics.By(g.Metric)
-	switch {
-	case !ok:
-		name = g.Metric
-	case g.Margin != nil:
+	m, known := metrics.By(g.Metric)
+	name := cmp.Or(m.Symbol, m.Name, g.Metric)
+	if known && g.Margin != nil {
 		name = symbolAt(m.ID, *g.Margin)
-	default:
-		name = cmp.Or(m.Symbol, m.Name)
 	}
-	return name, strings.TrimPrefix(difference(m.Unit, g.Difference), "+")
+	return fmt.Sprintf("%s differs significantly by %s: worst for %s, by %s from %s (p=%s).", name, by, g.Worst,
+		strings.TrimPrefix(difference(m.Unit, g.Difference), "+"), g.Best, probability(g.P))
 }
 
 func probability(p eval.Float) string {
@@ -83,14 +74,14 @@ func (v *evaluationView) alternatives() pageBlock {
 		t = r.Margins[0].Margin
 	}
 	p := v.newParts("Who counts as a person", "who counts", t)
-	p.add("every row", r)
+	p.add("every row", r, t)
 	for _, o := range r.SensitivityToCopies {
-		p.add(o.Name, o.Result)
+		p.add(o.Name, o.Result, t)
 		p.note(o.Name + ": " + o.About)
 	}
 	for _, by := range r.Groups {
 		if by.By == eval.CalibrationGroup {
-			p.add(by.Groups[0].Name, by.Groups[0].Result)
+			p.add(by.Groups[0].Name, by.Groups[0].Result, t)
 		}
 	}
 	return p.pageBlock
@@ -101,38 +92,24 @@ func (v *evaluationView) scenarios() pageBlock {
 		return pageBlock{}
 	}
 	p := v.newParts("Other conditions", "scenario", v.at.Margin)
-	p.add("as it is", v.Result)
+	p.add("as it is", v.Result, v.at.Margin)
 	for _, s := range v.Result.Scenarios {
-		p.add(s.Name, s.Result)
+		p.add(s.Name, s.Result, v.at.Margin)
 	}
 	p.Figures = brokenChart("Promises that break under other conditions", v.Result, p.names, p.at)
 	return p.pageBlock
 }
 
-// partTable is a table of parts of the people, or of other conditions, at one required margin.
-type partTable struct {
-	*resultTable
-
-	margin float64
-}
-
-func (v *evaluationView) newParts(title, what string, t float64) *partTable {
+// newParts starts a table of parts of the people, or of other conditions, at one required margin.
+func (v *evaluationView) newParts(title, what string, t float64) *resultTable {
 	columns := v.columns("parts columns", t)
 	if v.Known("transfer") {
 		columns = append(columns, metricColumn{"proved", "transfer", asPercent})
 	}
-	p := &partTable{newResultTable(title, what, columns...), t}
-	p.Left = 1
-	return p
+	return newResultTable(title, what, 1, columns)
 }
 
-func (p *partTable) add(name string, r *eval.Result) {
-	if at := marginAt(r, p.margin); at >= 0 {
-		p.resultTable.add(name, r, at)
-	}
-}
-
-func (p *partTable) mark(g *eval.GroupGap) {
+func (p *resultTable) mark(g *eval.GroupGap) {
 	column := slices.IndexFunc(p.columns, func(c metricColumn) bool { return c.metric == g.Metric })
 	if row := slices.Index(p.names, g.Worst); column >= 0 && row >= 0 {
 		p.Rows[row][1+column] += " (worst)"

@@ -32,10 +32,6 @@ type CompareLayout struct {
 // exist are null. Two evaluations of the same files and options differ in timing alone.
 func JSON(w io.Writer, d *Document) error { return writeJSON(w, Layout{Schema, d}) }
 
-func compareJSON(w io.Writer, c *Comparison) error {
-	return writeJSON(w, CompareLayout{CompareSchema, c})
-}
-
 func writeJSON(w io.Writer, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -24,25 +24,6 @@ func (p *reportPage) markdown(w io.Writer) error {
 	return err
 }
 
-type markdownColumn struct {
-	Head string
-	Left bool
-}
-
-// Columns are those of the table.
-func (b *pageBlock) Columns() (all []markdownColumn) {
-	if len(b.Rows) == 0 {
-		return nil
-	}
-	for j := range b.Rows[0] {
-		all = append(all, markdownColumn{Left: j < b.Left})
-		if b.Head != nil {
-			all[j].Head = b.Head[j]
-		}
-	}
-	return all
-}
-
 // escape keeps text from being read as markup, and addresses in it from becoming links.
 func escape(s string) string {
 	return strings.NewReplacer(

@@ -17,7 +17,7 @@ type reportPage struct {
 	Title    string
 	Verdict  gate.Verdict // "" without a gate
 	Accepted string       // by the gate, unverified; "" for nothing
-	Tiles    []tile
+	Tiles    [][]string   // label, value and note
 	Blocks   []pageBlock
 	answer   int // the blocks that say what was asked for, with a gate; the rest is what it rests on
 }
@@ -40,8 +40,6 @@ type captionedChart struct {
 	Caption string
 	chart   chart.Chart
 }
-
-type tile struct{ Label, Value, Note string }
 
 // add adds the blocks that say something: a table without rows needs no explanation.
 func (p *reportPage) add(blocks ...pageBlock) {

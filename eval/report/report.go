@@ -142,7 +142,11 @@ func Views() []View[Document] {
 func EvaluationViews() []View[Document] { return views(JSON, evaluationPage) }
 
 // ComparisonViews lists how a Comparison can be shown.
-func ComparisonViews() []View[Comparison] { return views(compareJSON, comparisonPage) }
+func ComparisonViews() []View[Comparison] {
+	return views(func(w io.Writer, c *Comparison) error {
+		return writeJSON(w, CompareLayout{CompareSchema, c})
+	}, comparisonPage)
+}
 
 func views[D any](json func(io.Writer, *D) error, page func(d *D, full bool) *reportPage) []View[D] {
 	show := func(full bool, draw func(*reportPage, io.Writer) error) func(io.Writer, *D) error {

@@ -70,8 +70,8 @@ type resultTable struct {
 	at      []eval.AtMargin
 }
 
-func newResultTable(title, first string, columns ...metricColumn) *resultTable {
-	t := &resultTable{pageBlock: pageBlock{Title: title, Head: []string{first}}, columns: columns}
+func newResultTable(title, first string, left int, columns []metricColumn) *resultTable {
+	t := &resultTable{pageBlock: pageBlock{Title: title, Head: []string{first}, Left: left}, columns: columns}
 	for _, c := range columns {
 		m, _ := metrics.By(c.metric)
 		t.Head = append(t.Head, cmp.Or(c.head, m.Symbol))
@@ -79,7 +79,12 @@ func newResultTable(title, first string, columns ...metricColumn) *resultTable {
 	return t
 }
 
-func (t *resultTable) add(name string, r *eval.Result, at int) {
+// add adds a row for a result at a required margin, if the result has that.
+func (t *resultTable) add(name string, r *eval.Result, margin float64) {
+	at := marginAt(r, margin)
+	if at < 0 {
+		return
+	}
 	row := []string{name}
 	for _, c := range t.columns {
 		v := r.Margins[at].Of(c.metric)
@@ -92,13 +97,16 @@ func (t *resultTable) add(name string, r *eval.Result, at int) {
 	t.names, t.at = append(t.names, name), append(t.at, r.Margins[at])
 }
 
-// byMargin is a section with a row for each required margin. The templates of its name say what its columns are, and
-// explain them.
-func (v *evaluationView) byMargin(title, name string) pageBlock {
-	t := newResultTable(title, "t", v.columns(name+" columns", v)...)
-	t.After = v.words.Lines(name, v)
-	for i, a := range v.Result.Margins {
-		t.add(margin(a.Margin), v.Result, i)
+// byMargin is a section with a row for each required margin, empty when none of some metrics is known. The templates of
+// its name say what its columns are, and explain them.
+func (v *evaluationView) byMargin(title, name string, fold bool, ids ...string) pageBlock {
+	if len(ids) > 0 && !slices.ContainsFunc(ids, v.Known) {
+		return pageBlock{}
+	}
+	t := newResultTable(title, "t", 0, v.columns(name+" columns", v))
+	t.After, t.Fold = v.words.Lines(name, v), fold
+	for _, a := range v.Result.Margins {
+		t.add(margin(a.Margin), v.Result, a.Margin)
 	}
 	return t.pageBlock
 }
