@@ -91,7 +91,7 @@ func (t *trainer) weighShares() {
 	if people := t.rows(Factual); o.Resamples && people > 0 {
 		f := 0.0
 		for i := range people {
-			f += float64(personWeight(&t.pools[Factual], i))
+			f += float64(personWeight(&t.pools[Factual], i, t.job))
 		}
 		f /= float64(people)
 		for k := range t.shares {
@@ -101,7 +101,7 @@ func (t *trainer) weighShares() {
 	}
 }
 
-func (t *trainer) rows(k Kind) int { return len(t.pools[k].X) / t.job.dim() }
+func (t *trainer) rows(k Kind) int { return len(t.pools[k].X) / t.Dim() }
 
 // draw fills the next batch. It depends on the seed, on the number of the step and, where the network's own recourse is
 // found, on the parameters alone.
@@ -149,7 +149,7 @@ func (t *trainer) drawRows(rng *rand.Rand) {
 }
 
 func (t *trainer) put(k Kind, i int) {
-	p, dim := &t.pools[k], t.job.net.Model.Dim()
+	p, dim := &t.pools[k], t.Dim()
 	t.next.x = append(t.next.x, p.X[i*dim:(i+1)*dim]...)
 	for j := range t.columns {
 		c := &t.columns[j]
@@ -186,7 +186,7 @@ func (t *trainer) drawPairs(rng *rand.Rand) {
 	if rows > size {
 		size = t.job.rows
 	}
-	t.next.x = append(t.next.x, t.next.x[:(size-rows)*t.job.net.Model.Dim()]...)
+	t.next.x = append(t.next.x, t.next.x[:(size-rows)*t.Dim()]...)
 	for j := range t.columns {
 		c := &t.columns[j]
 		c.values = append(c.values, make([]float32, (size-rows)*c.width(t.job))...)

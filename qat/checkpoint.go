@@ -6,7 +6,6 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -86,15 +85,12 @@ func keyOf(e ort.Options, inputs []any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the program: %w", err)
 	}
-	program, err := os.Open(path)
+	program, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("the program: %w", err)
 	}
-	defer program.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, program); err != nil {
-		return nil, fmt.Errorf("the program: %w", err)
-	}
+	h.Write(program)
 	lib, err := ort.Find(e.Lib)
 	if err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func (b *stepBuilder) attached(projected, step, active string) string {
 // References: L_match of section CFQ objective; equations app_student_unroll and app_match_perex.
 func matchTerm() lossTerm {
 	return lossTerm{reduced: true, build: func(b *stepBuilder) string {
-		dim := b.job.dim()
+		dim := b.job.net.Model.Dim()
 		column := func(name string, width int) string { return b.column(name, b.job.Batch, width) }
 		var at, step, active string
 		for t := range b.job.source.Teacher.Steps {
@@ -181,7 +181,7 @@ func (s *trainStep) openStudent(b *stepBuilder) (*ort.Session, error) {
 }
 
 func (t *trainer) match(ctx context.Context) error {
-	dim, batch := t.job.dim(), t.job.Batch
+	dim, batch := t.Dim(), t.job.Batch
 	// Of those who have a teacher point, in the order of these.
 	slots := lists.Where(len(t.pairs.taught), func(k int) bool { return t.pairs.taught[k] >= 0 })
 	people := lists.RowsAt(t.pairs.people, 1, slots)
@@ -190,7 +190,7 @@ func (t *trainer) match(ctx context.Context) error {
 	o := from.Teacher
 	o.Progress, o.Workers, o.Sample, o.Noise, o.Trace = nil, 1, 0, 0, &steps
 	persons := lists.RowsAt(t.pools[Factual].X, dim, people)
-	if _, err := recourse.Teacher(ctx, studentModel{t.trainStep}, from.Set.Select(people), persons, o); err != nil {
+	if _, err := recourse.Teacher(ctx, t, from.Set.Select(people), persons, o); err != nil {
 		return fmt.Errorf("the student's recourse: %w", err)
 	}
 	column := func(name string, width int) []float32 {

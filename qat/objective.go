@@ -136,7 +136,13 @@ const (
 	classWeightsName       = "qat.class_weights"
 )
 
-func one(*trainingJob) int { return 1 }
+// numberColumn is a column with one number for each row.
+func numberColumn(name string, of func(p *Points, i int, j *trainingJob) float32) lossColumn {
+	return lossColumn{
+		name: name, width: func(*trainingJob) int { return 1 },
+		fill: func(to []float32, p *Points, i int, j *trainingJob) { to[0] = of(p, i, j) },
+	}
+}
 
 // MarginWeight is how much a row counts by its margin (Distil): 1 at the decision boundary, half as much 0.15 logits
 // away.
@@ -146,7 +152,7 @@ func MarginWeight(margin float32) float32 {
 }
 
 // personWeight is how much a row counts by the margins of the models that decide about it.
-func personWeight(p *Points, i int) float32 {
+func personWeight(p *Points, i int, _ *trainingJob) float32 {
 	weight := MarginWeight(p.Margins[i])
 	if p.StudentMargins == nil {
 		return weight
@@ -158,15 +164,9 @@ func personWeight(p *Points, i int) float32 {
 }
 
 func marginTerm() lossTerm {
-	column := func(name string, of func(p *Points, i int) float32) lossColumn {
-		return lossColumn{name: name, width: one, fill: func(to []float32, p *Points, i int, _ *trainingJob) {
-			to[0] = of(p, i)
-		}}
-	}
+	target := func(p *Points, i int, _ *trainingJob) float32 { return p.Margins[i] }
 	return lossTerm{
-		columns: []lossColumn{
-			column(targetName, func(p *Points, i int) float32 { return p.Margins[i] }), column(weightName, personWeight),
-		},
+		columns: []lossColumn{numberColumn(targetName, target), numberColumn(weightName, personWeight)},
 		build: func(b *stepBuilder) string {
 			e := b.Op("Sub", []string{b.t.Margin, targetName})
 			return b.Op("Mul", []string{b.Op("Mul", []string{e, e}), weightName})
@@ -199,11 +199,12 @@ func validity(to []float32, p *Points, i int, j *trainingJob) {
 
 // atRecourse is a column with a weight of the objective at recourse points and 0 at people.
 func atRecourse(name string, weight func(j *trainingJob) *float64) lossColumn {
-	return lossColumn{name: name, width: one, fill: func(to []float32, p *Points, _ int, j *trainingJob) {
-		if p.Kind != Factual {
-			to[0] = float32(*weight(j))
+	return numberColumn(name, func(p *Points, _ int, j *trainingJob) float32 {
+		if p.Kind == Factual {
+			return 0
 		}
-	}}
+		return float32(*weight(j))
+	})
 }
 
 // crossEntropy is that of logits with the weights of classes, rows x classes or rows x 1. For two classes it is the

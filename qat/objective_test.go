@@ -332,7 +332,7 @@ func TestPeopleNearBoundary(t *testing.T) {
 	want := []float64{0.5, 1. / 401, 1, 0.5, 0.2}
 	mean := 0.0
 	for i, w := range want {
-		must.Near(must.In(t, i), w, float64(personWeight(&people, i)), 1e-6)
+		must.Near(must.In(t, i), w, float64(personWeight(&people, i, nil)), 1e-6)
 		mean += w / float64(len(want))
 	}
 	drawn, all := 0, 0

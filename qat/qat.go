@@ -74,12 +74,9 @@ type Outcome struct {
 // ErrDiverged is wrapped by the error of a training whose loss is not a number or grows without bound.
 var ErrDiverged = errors.New("training diverged")
 
-// rounds is how often points are drawn. In the last frozenRounds codes stay as they are, while scales and biases make
-// up for the last changes of codes: a weight between two codes would otherwise move to and fro to the end.
-const rounds, frozenRounds = 16, 2
-
-// Rounds is how many rounds a training has, and so the least number of steps.
-const Rounds = rounds
+// Rounds is how often points are drawn, and so the least number of steps. In the last frozenRounds codes stay as they
+// are, while scales and biases make up for the last changes of codes: a weight between two codes would otherwise move to and fro to the end.
+const Rounds, frozenRounds = 16, 2
 
 // maxPoints is the largest number of points of a kind that a round has a use for.
 const maxPoints = 12288
@@ -102,11 +99,11 @@ func Train(ctx context.Context, net Network, source Source, spec Spec, run Run) 
 	}
 	t := newTrainer(s)
 	defer t.close()
-	frozen := rounds - frozenRounds
+	frozen := Rounds - frozenRounds
 	if t.reader == nil {
-		frozen = rounds // nothing has codes
+		frozen = Rounds // nothing has codes
 	}
-	out, err := t.loop(ctx, rounds, frozen, run)
+	out, err := t.loop(ctx, Rounds, frozen, run)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +188,7 @@ func (t *trainer) steps(ctx context.Context, to, from, end int) (float64, error)
 		if t.Steps == 1 {
 			t.Start = loss / float64(t.job.Batch)
 		}
-		if t.lambda = t.job.lambda; t.lambda == 0 {
+		if t.lambda = t.job.Lambda; t.lambda == 0 {
 			t.lambda = firstLambda * t.Start * math.Exp(min(mostLambda, lambdaGain*(t.cost-t.job.budget)))
 		}
 		sum += loss

@@ -46,13 +46,11 @@ type Draw struct {
 	VD, RVD float64  // of the network as the round begins; NaN where nobody was asked
 }
 
-// DrawFunc draws the points of a round, given the layers as trained so far: of each kind as many as the round has a
-// use for, where there may be any number.
-type DrawFunc func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error)
-
 // Source owns the people of a training. The same calls must give the same points.
 type Source struct {
-	Draw   DrawFunc
+	// Draw draws the points of a round, given the layers as trained so far: of each kind as many as the round has a use
+	// for, where there may be any number.
+	Draw   func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error)
 	Groups int // of people, as Points.Groups has them
 	// Set is what people can change, by their positions among the factual points, for objectives that unroll the network's
 	// own actions, which Teacher finds.
@@ -60,21 +58,18 @@ type Source struct {
 	Teacher recourse.TeacherOptions
 }
 
-// studentModel is the network as trained so far, as a teacher sees a model.
-type studentModel struct{ s *trainStep }
-
-// Dim returns the number of inputs.
-func (m studentModel) Dim() int { return m.s.job.dim() }
+// Dim returns the number of inputs of the network as trained so far, which is a model that a teacher can ask.
+func (s *trainStep) Dim() int { return s.job.net.Model.Dim() }
 
 // LossGrads returns the margin of each row and the gradient by the inputs of the cross-entropy with the target class.
-func (m studentModel) LossGrads(ctx context.Context, x []float32) (margins, g []float32, err error) {
-	in := []*graph.Tensor{m.s.job.net.Model.Feed(x), ort.ViewFloats(paramsName, m.s.Params, int64(len(m.s.Params)))}
-	for name, v := range m.s.drawn {
+func (s *trainStep) LossGrads(ctx context.Context, x []float32) (margins, g []float32, err error) {
+	in := []*graph.Tensor{s.job.net.Model.Feed(x), ort.ViewFloats(paramsName, s.Params, int64(len(s.Params)))}
+	for name, v := range s.drawn {
 		if name != lambdaName {
 			in = append(in, ort.ViewFloats(name, v, int64(len(v))))
 		}
 	}
-	out, err := m.s.student.Run(ctx, in)
+	out, err := s.student.Run(ctx, in)
 	if err != nil {
 		return nil, nil, err
 	}

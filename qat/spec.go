@@ -104,21 +104,19 @@ func (s *Spec) Check() error {
 	if s.Batch < 0 {
 		errs = append(errs, fmt.Errorf("invalid batch of %d rows: want 1 or more", s.Batch))
 	}
-	if s.Steps != 0 && (s.Steps < rounds || s.Steps > MostSteps) {
-		errs = append(errs, fmt.Errorf("invalid train-steps %d: want %d to %d, or 0 for the default", s.Steps, rounds,
+	if s.Steps != 0 && (s.Steps < Rounds || s.Steps > MostSteps) {
+		errs = append(errs, fmt.Errorf("invalid train-steps %d: want %d to %d, or 0 for the default", s.Steps, Rounds,
 			MostSteps))
 	}
 	return errors.Join(errs...)
 }
 
 type trainingJob struct {
-	Optimizer // Batch are the people of a step
-	Weights
+	Spec // Batch are the people of a step
 
 	net       Network
 	source    Source
 	objective ObjectiveDoc
-	lambda    float64
 	lsq, pact bool
 	classes   int
 	rows      int     // of a step
@@ -128,8 +126,8 @@ type trainingJob struct {
 func (s Spec) resolve(net Network, source Source) (*trainingJob, error) {
 	m := net.Model
 	j := &trainingJob{
-		Optimizer: s.Optimizer, Weights: s.Weights, net: net, source: source, lambda: s.Lambda,
-		lsq: s.Quantizers != RatioSteps, pact: s.Quantizers == PACT, classes: max(2, m.Classes()),
+		Spec: s, net: net, source: source, lsq: s.Quantizers != RatioSteps, pact: s.Quantizers == PACT,
+		classes: max(2, m.Classes()),
 	}
 	var err error
 	if j.objective, err = FindObjective(cmp.Or(s.Objective, Distil)); err != nil {
@@ -171,5 +169,3 @@ func (j *trainingJob) use(rounds int) (use [Kinds]int) {
 }
 
 func (j *trainingJob) target() int { return j.net.Model.Target() }
-
-func (j *trainingJob) dim() int { return j.net.Model.Dim() }

@@ -37,17 +37,13 @@ const warmUp = 200
 // trainStep is one step of training as a graph: forward, loss, gradient and optimizer. All parameters are one vector,
 // since the number of nodes, not of multiplications, is what a step of a small network costs.
 type trainStep struct {
-	stepSessions
 	optimizerState
 
-	job   *trainingJob
-	slots []paramSlot
-	cost  float64              // of the bit widths in the last step of a search
-	spare [3][]float32         // where the next step writes parameters and both moments
-	drawn map[string][]float32 // in a search: the noise of the step, its temperature, the weight of the bit cost
-}
-
-type stepSessions struct {
+	job     *trainingJob
+	slots   []paramSlot
+	cost    float64              // of the bit widths in the last step of a search
+	spare   [3][]float32         // where the next step writes parameters and both moments
+	drawn   map[string][]float32 // in a search: the noise of the step, its temperature, the weight of the bit cost
 	byRows  map[int]*ort.Session // by rows of a batch
 	student *ort.Session         // gradient by the inputs; nil where the objective has no use for it
 	reader  *ort.Session         // codes and scales, layer by layer; nil where all layers are in float
@@ -85,30 +81,28 @@ func compile(j *trainingJob) (*trainStep, error) {
 }
 
 func (s *trainStep) open() error {
+	s.close()
 	b, err := s.build(s.job.rows)
 	if err != nil {
 		return err
 	}
-	opened := stepSessions{byRows: map[int]*ort.Session{}, widths: b.widths}
+	s.byRows, s.student, s.reader, s.widths = map[int]*ort.Session{}, nil, nil, b.widths
 	if s.job.objective.unrolled() {
-		opened.student, err = s.openStudent(b)
+		s.student, err = s.openStudent(b)
 	}
 	if err == nil {
-		opened.byRows[s.job.rows], err = s.train(b)
+		s.byRows[s.job.rows], err = s.train(b)
 	}
 	if err == nil && b.codes != nil {
 		r := b.t.Graph.Clone()
 		r.Graph.Inputs = slices.DeleteFunc(r.Graph.Inputs, func(v graph.Value) bool { return v.Name != paramsName })
 		r.Graph.Outputs = floatValues(b.codes...)
-		opened.reader, err = ort.Open(r, s.job.net.Model.Engine())
+		s.reader, err = ort.Open(r, s.job.net.Model.Engine())
 	}
 	if err != nil {
-		opened.close()
-		return err
+		s.close()
 	}
-	s.close()
-	s.stepSessions = opened
-	return nil
+	return err
 }
 
 func floatValues(names ...string) []graph.Value {
@@ -166,7 +160,7 @@ func (s *trainStep) train(b *stepBuilder) (*ort.Session, error) {
 	return ort.Open(b.t.Graph, s.job.net.Model.Engine())
 }
 
-func (s *stepSessions) close() {
+func (s *trainStep) close() {
 	for _, session := range append(slices.Collect(maps.Values(s.byRows)), s.student, s.reader) {
 		if session != nil {
 			session.Close() //nolint:errcheck // there is nothing to lose
@@ -272,7 +266,7 @@ func (s *trainStep) run(ctx context.Context, b *trainBatch, rate float64) (float
 		in = append(in, ort.ViewFloats(name, v, int64(len(v))))
 	}
 	into := lists.Map(s.spare[:], func(v []float32) *graph.Tensor { return ort.ViewFloats("", v, size) })
-	session, err := s.session(len(b.x) / s.job.dim())
+	session, err := s.session(len(b.x) / s.Dim())
 	if err != nil {
 		return 0, fmt.Errorf("training step: %w", err)
 	}

@@ -37,7 +37,7 @@ func TestLastRoundsKeepCodes(t *testing.T) {
 		p := mlp(t, 3, compute{bits: 8})
 		var before []quant.Layer
 		draw := func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error) {
-			if round == rounds-frozenRounds {
+			if round == Rounds-frozenRounds {
 				before = Quantized(now)
 			}
 			return p.draw(ctx, round, use, now)
@@ -97,8 +97,8 @@ func TestTrainHelpsElsewhere(t *testing.T) {
 			out := c.p.trained(t, spec, Run{Checkpoint: last})
 			c.p.checkBetter(t, fmt.Sprintf("%s, %q", name, unit), Quantized(out.Layers), c.share)
 			c.p.checkWritten(t, Quantized(out.Layers), last.state(t).State.Params)
-			if len(out.History) != rounds || out.History[rounds-1].Steps != spec.Steps ||
-				!(out.History[rounds-1].Loss < out.History[0].Loss) {
+			if len(out.History) != Rounds || out.History[Rounds-1].Steps != spec.Steps ||
+				!(out.History[Rounds-1].Loss < out.History[0].Loss) {
 				t.Errorf("%s, %q: history %+v", name, unit, out.History)
 			}
 		}
@@ -114,7 +114,7 @@ func TestTrainInFloat(t *testing.T) {
 		start.layers[i].Plan = quant.Layer{Node: start.layers[i].Info.Node, Float: true}
 	}
 	out := must.Get(Train(t.Context(), start.network(start.full), p.source(), quick(), Run{}))(t)
-	first, last := out.History[0].Loss, out.History[rounds-1].Loss
+	first, last := out.History[0].Loss, out.History[Rounds-1].Loss
 	if !(last < first/3) {
 		t.Errorf("the loss falls from %v to %v", first, last)
 	}
@@ -246,7 +246,7 @@ func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params []float
 	x := p.elsewhere()
 	m := p.written(t, p.plans())
 	tr := must.Get(m.Training())(t)
-	j := &trainingJob{net: p.network(m), Optimizer: Optimizer{Batch: len(x) / p.dim}}
+	j := &trainingJob{net: p.network(m), Spec: Spec{Optimizer: Optimizer{Batch: len(x) / p.dim}}}
 	fixBatch(tr.Types, tr.Types[m.Input().Name].Shape[0], j.Batch)
 	slots, _ := layout(j)
 	b := &stepBuilder{Builder: graph.NewBuilder(tr.Graph.Graph, "qat."), t: tr, policy: map[string]autodiff.Rule{}, job: j}
@@ -315,7 +315,7 @@ func TestResume(t *testing.T) {
 			return Train(ctx, p.network(p.written(t, p.plans())), Source{Draw: p.uneven}, spec, run)
 		}
 		want := must.Get(train(t.Context(), Run{}))(t)
-		for _, stop := range [][]int{{5, rounds - frozenRounds}, {rounds - frozenRounds + 1, rounds}}[i] {
+		for _, stop := range [][]int{{5, Rounds - frozenRounds}, {Rounds - frozenRounds + 1, Rounds}}[i] {
 			ctx, cancel := context.WithCancel(t.Context())
 			kept := checkpoint(t)
 			run := Run{Checkpoint: kept, Progress: func(e Event) {
