@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/recourse/constraint"
 )
 
@@ -38,11 +39,7 @@ func fingerprint(v []float32) uint64 {
 }
 
 func (p *applicant) randomWeights() []float64 {
-	weights := make([]float64, len(p.set.Task().Features))
-	for i := range weights {
-		weights[i] = math.Exp(p.rng.NormFloat64())
-	}
-	return weights
+	return lists.Make(len(p.set.Task().Features), func(int) float64 { return math.Exp(p.rng.NormFloat64()) })
 }
 
 func (p *applicant) visit(d []float32) bool {

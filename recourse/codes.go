@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"cfq/internal/lists"
 )
 
 // codes searches a space of codes, all of which have a say in everything: it looks at all of them together, and tries
@@ -186,15 +188,14 @@ func (s *pieceSearch) sample() error {
 		if !few && !math.IsInf(p.lowest, 1) && check.Consistent(p.x, p.best) {
 			continue
 		}
-		tries := make([]*candidate, points)
-		for i := range tries {
+		tries := lists.Make(points, func(i int) *candidate {
 			c := p.scattered(s.target)
 			for j := range c.d {
 				c.d[j] = float32(math.Ldexp(float64(c.d[j]), 1-i%halvings))
 			}
 			check.Project(c.x, c.d)
-			tries[i] = c
-		}
+			return c
+		})
 		if err := s.eval(tries, false); err != nil {
 			return err
 		}

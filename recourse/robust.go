@@ -3,6 +3,8 @@ package recourse
 import (
 	"context"
 	"fmt"
+
+	"cfq/internal/lists"
 )
 
 // Worst is the model that is as strict as the strictest of several models at every point: its margin is their least
@@ -107,19 +109,12 @@ func (w worst) grads(ctx context.Context, x []float32, of func(Model, context.Co
 	}
 	dim := w.Dim()
 	g = make([]float32, len(x))
-	var part []float32
-	var rows []int
 	for k, model := range w {
-		part, rows = part[:0], rows[:0]
-		for i, j := range which {
-			if j == k {
-				part, rows = append(part, row(x, i, dim)...), append(rows, i)
-			}
-		}
+		rows := lists.Where(len(which), func(i int) bool { return which[i] == k })
 		if len(rows) == 0 {
 			continue
 		}
-		margins, got, err := of(model, ctx, part)
+		margins, got, err := of(model, ctx, lists.RowsAt(x, dim, rows))
 		if err := call(dim, len(rows), margins, got, err); err != nil {
 			return nil, nil, fmt.Errorf("model %d: %w", k, err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"cfq/eval/metrics"
 	"cfq/internal/config"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -178,15 +179,11 @@ func (c *Check) text() string {
 	if by := grouping(c.By); by != "" {
 		subject += "[" + by + "]"
 	}
-	var parts []string
-	for _, l := range c.limits() {
+	parts := lists.Map(c.limits(), func(l limit) string {
 		t := l.side.text()
-		parts = append(parts, t.open+subject+t.close+t.op+task.Decimal(l.x))
-	}
-	if parts == nil {
-		return subject
-	}
-	return strings.Join(parts, ", ")
+		return t.open + subject + t.close + t.op + task.Decimal(l.x)
+	})
+	return cmp.Or(strings.Join(parts, ", "), subject)
 }
 
 func (c *Check) name() string { return cmp.Or(c.Name, c.text()) }
@@ -297,19 +294,10 @@ func otherMetric(id string) string {
 }
 
 func metricIDs() []string {
-	var ids []string
-	for _, m := range metrics.All() {
-		if m.Instead == "" {
-			ids = append(ids, m.ID)
-		}
-	}
-	return ids
+	all := lists.Filter(metrics.All(), func(m metrics.Metric) bool { return m.Instead == "" })
+	return lists.Map(all, func(m metrics.Metric) string { return m.ID })
 }
 
 func grouping(by string) string {
-	parts := strings.Split(by, "*")
-	for i := range parts {
-		parts[i] = strings.TrimSpace(parts[i])
-	}
-	return strings.Join(parts, "*")
+	return strings.Join(lists.Map(strings.Split(by, "*"), strings.TrimSpace), "*")
 }

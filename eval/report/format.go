@@ -126,11 +126,9 @@ func change(x eval.Float, decimals int) string {
 
 func margin(t float64) string { return strconv.FormatFloat(t, 'g', -1, 64) }
 
-func symbol(id string) string { return metrics.Must(id).Symbol }
-
 // symbolAt returns a metric's symbol with t in it: "VD(0.1)".
 func symbolAt(id string, t float64) string {
-	s := symbol(id)
+	s := metrics.Must(id).Symbol
 	if stem, ok := strings.CutSuffix(s, "(t)"); ok && stem != "" {
 		return stem + "(" + margin(t) + ")"
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 )
 
@@ -17,11 +18,9 @@ func bullets(title string, lines []string) pageBlock {
 }
 
 func environment(variables map[string]string) pageBlock {
-	b := bullets("Set by the environment", nil)
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		b.Lines = append(b.Lines, name+"="+variables[name])
-	}
-	return b
+	names := slices.Sorted(maps.Keys(variables))
+	return bullets("Set by the environment",
+		lists.Map(names, func(name string) string { return name + "=" + variables[name] }))
 }
 
 // recipes shows how models were made, side by side: what they differ in, then the rest if it is wanted.

@@ -7,6 +7,7 @@ import (
 
 	"cfq/eval/gate"
 	"cfq/eval/metrics"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 )
 
@@ -86,10 +87,7 @@ func findings(g *gate.Report, full bool) pageBlock {
 
 // ranked sorts findings by how bad they are, and leaves those that are alike in the gate's order.
 func ranked(g *gate.Report) []*gate.Finding {
-	var list []*gate.Finding
-	for i := range g.Findings {
-		list = append(list, &g.Findings[i])
-	}
+	list := lists.Make(len(g.Findings), func(i int) *gate.Finding { return &g.Findings[i] })
 	rank := func(f *gate.Finding) int {
 		switch {
 		case f.Verdict == gate.Pass:

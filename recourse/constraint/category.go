@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/task"
 )
 
@@ -200,10 +201,7 @@ func (u *Feature) checkKnown(cur, to int, leaves bool) (Constraint, string) {
 }
 
 func (u *Feature) word(value int) string {
-	x := make([]float32, u.Width)
-	for j := range x {
-		x[j] = u.ideal(j, value)
-	}
+	x := lists.Make(u.Width, func(j int) float32 { return u.ideal(j, value) })
 	if s, err := u.spec.Decode(x); err == nil && s != "" {
 		return s
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"cfq/internal/lists"
 )
 
 // Linear is what links, rules and limits on sets of features mean for the action d of one person as linear
@@ -163,11 +165,7 @@ func (l *Linear) alternative(c *condition, terms []inputTerm, excess float64, st
 }
 
 func negated(terms []inputTerm) []inputTerm {
-	out := slices.Clone(terms)
-	for k := range out {
-		out[k].coef = -out[k].coef
-	}
-	return out
+	return lists.Map(terms, func(t inputTerm) inputTerm { return inputTerm{t.input, -t.coef} })
 }
 
 // slack is what a condition that holds with equality may miss for the noise of float32.
@@ -175,11 +173,7 @@ func (l *Linear) slack(c *condition) float64 { return c.noise(l.x, make([]float3
 
 // clear is a distance from the bound that is taken for more than noise.
 func (l *Linear) clear(c *condition) float64 {
-	far := make([]float32, len(l.x))
-	for k := range far {
-		far[k] = 8
-	}
-	return 1.5 * c.noise(l.x, far)
+	return 1.5 * c.noise(l.x, slices.Repeat([]float32{8}, len(l.x)))
 }
 
 // rounded is by how much writing free changes in raw units may move the sum.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/task"
 )
 
@@ -14,15 +15,10 @@ func (u *Feature) compileNumeric(f *task.Feature, n *task.Standardized) {
 	u.lo, u.hi = encode(f.Bounds[0]), encode(f.Bounds[1])
 	u.up = min(u.up, f.MaxIncrease/n.Unit(), f.MaxChange/n.Unit(), far)
 	u.down = min(u.down, f.MaxDecrease/n.Unit(), f.MaxChange/n.Unit(), far)
-	for _, v := range n.Missing {
-		u.missing = append(u.missing, n.ToInput(v))
-	}
+	u.missing = lists.Map(n.Missing, n.ToInput)
 	switch {
 	case n.Ordinal && len(n.Levels) > 0:
-		u.form = discrete
-		for _, v := range n.Levels {
-			u.values = append(u.values, encode(v))
-		}
+		u.form, u.values = discrete, lists.Map(n.Levels, encode)
 		slices.Sort(u.values)
 		u.values = slices.Compact(u.values)
 	case n.Ordinal && f.Step == 0:

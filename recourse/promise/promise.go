@@ -10,7 +10,6 @@ package promise
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -50,11 +49,6 @@ const maxListed = 1000
 
 // X returns the model inputs of the person of p before the action.
 func (f *File) X(p *Promise) []float32 { return row(f.People, p.Person) }
-
-var errNoPeople = errors.New(
-	"the file does not say what its people are like: give the data that its rows are numbered by, " +
-		"or factual rows marked in a column role",
-)
 
 // Verdict is what a task and a model say of one promise.
 type Verdict struct {

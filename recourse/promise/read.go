@@ -21,24 +21,18 @@ const (
 	counterfactual = "counterfactual"
 )
 
-// Read reads the promises that a file makes under a task. It is a CSV file with the task's columns in raw units, or
-// with the model's inputs, in one of three forms:
-//
-//   - A column row holds the number of the person's row in the data, counted as task.ReadOptions says; people are
-//     those data. Each row is what a person was promised to become. Rows of a file of this program with another
-//     status than "found" are no promises.
-//   - Without a column row, but with the one that data.id of the task names, each row is what the person with that ID
-//     was promised to become. An ID that stands on several rows of the data does not say which is meant.
-//   - A column role tells factual from counterfactual rows. Without people, those of the factual rows are the people,
-//     and a column row or id holds the same text in the rows of one person. With people, the rows say whose they are as
-//     above, and a person whose factual row has other model inputs than the data is not the one who is meant.
+// Read reads the promises that a CSV file makes under a task, in raw units or as the model's inputs. Each row is what a
+// person was promised to become. Who that is says a column row, the person's row of the data as task.ReadOptions counts
+// it, or else the column that data.id of the task names. With a column role some rows are factual: without people these
+// are the people, whom a column row or id ties to the others; a person whose factual row has other model inputs than
+// the data is not the one who is meant.
 //
 // A person may have several promises; all are kept. Rows that cannot be read and promises whose person is not found
 // are listed in the result; it is an error when no row can be read.
 func Read(ctx context.Context, path string, t *task.Task, people *task.People) (*File, error) {
 	var batches Batches
 	if people != nil {
-		batches = func(each func(*task.People) error) (*task.People, error) { return people, each(people) }
+		batches = inMemory(people)
 	}
 	var promises []Promise
 	f, err := Stream(ctx, path, t, batches, func(f *File) error { promises = f.Promises; return nil })
@@ -278,7 +272,7 @@ func (r *fileReader) ownPeople(ctx context.Context) (Batches, error) {
 	for k := range facts {
 		people.Rows[k] = k // the file is their data, so they are numbered anew
 	}
-	return func(each func(*task.People) error) (*task.People, error) { return people, each(people) }, nil
+	return inMemory(people), nil
 }
 
 func row(people *task.People, i int) []float32 { return people.X[i*people.Dim : (i+1)*people.Dim] }

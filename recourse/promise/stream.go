@@ -20,6 +20,10 @@ import (
 // for some file.
 type Batches func(each func(*task.People) error) (*task.People, error)
 
+func inMemory(people *task.People) Batches {
+	return func(each func(*task.People) error) (*task.People, error) { return people, each(people) }
+}
+
 // Stream is Read for files of any length: each is given the batches of people, and to each batch the promises to these
 // people, in the order of the file. The returned File has the counts, problems and notes of Read and no promises; its
 // People are those that the batches returned. The rows of the promises file may stand in any order. Memory is bounded
@@ -42,7 +46,8 @@ func stream(ctx context.Context, path string, t *task.Task, people Batches, each
 	case r.has(colRole):
 		people, err = r.ownPeople(ctx)
 	default:
-		err = fmt.Errorf("promises %s: %w", path, errNoPeople)
+		err = fmt.Errorf("promises %s: the file does not say what its people are like: give the data that its rows are "+
+			"numbered by, or factual rows marked in a column role", path)
 	}
 	if err != nil {
 		return nil, err

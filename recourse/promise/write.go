@@ -217,12 +217,11 @@ func decimal(v float32) string {
 
 // words says what changes: "hours-per-week 40 -> 45; workclass Private -> State-gov".
 func words(changes []constraint.Change) string {
-	parts := make([]string, len(changes))
-	for i, c := range changes {
-		parts[i] = fmt.Sprintf("%s %s -> %s", c.Feature, cmp.Or(c.From, "(missing)"), cmp.Or(c.To, "(missing)"))
+	return strings.Join(lists.Map(changes, func(c constraint.Change) string {
+		follows := ""
 		if c.Linked {
-			parts[i] += " (follows)"
+			follows = " (follows)"
 		}
-	}
-	return strings.Join(parts, "; ")
+		return fmt.Sprintf("%s %s -> %s%s", c.Feature, cmp.Or(c.From, "(missing)"), cmp.Or(c.To, "(missing)"), follows)
+	}), "; ")
 }
