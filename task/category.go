@@ -125,14 +125,18 @@ func (c *Coding) keys(d *fileDecoder) []key {
 	list := config.ListOf(config.AnyOf(config.Type("number"), config.ListOf(config.Type("number"))))
 	word := func() schema { return schema{"enum": inputWords()} }
 	inputs := value{Form: config.AnyOf(word, list), Out: func() any { return c.Inputs }}
-	shares := config.As(&c.Shares, config.OneOrMore(share), func(n ast.Node) (shares []float64, ok bool) {
-		for _, v := range config.Nodes(n) {
-			share, _ := d.ReadNumber(v)
-			shares = append(shares, share)
-		}
-		return shares, true
+	shares := config.As(&c.Shares, config.OneOrMore(share), func(n ast.Node) ([]float64, bool) {
+		return d.numbersIn(n), true
 	})
 	return []key{{Name: "shares", Value: shares}, {Name: "inputs", Value: inputs, Omit: c.Inputs == nil}}
+}
+
+func (d *fileDecoder) numbersIn(n ast.Node) (all []float64) {
+	for _, v := range config.Nodes(n) {
+		number, _ := d.ReadNumber(v)
+		all = append(all, number)
+	}
+	return all
 }
 
 func (e featureEntry) checkCoding(c Category) {
@@ -159,12 +163,7 @@ func (e featureEntry) checkCoding(c Category) {
 	}
 	var all [][]float64
 	for _, of := range config.Nodes(n) {
-		var row []float64
-		for _, v := range config.Nodes(of) {
-			number, _ := e.d.ReadNumber(v)
-			row = append(row, number)
-		}
-		all = append(all, row)
+		all = append(all, e.d.numbersIn(of))
 	}
 	switch {
 	case len(all) != places:

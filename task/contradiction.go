@@ -17,12 +17,7 @@ import (
 // of them as contradict each other. It is nil when there are none. Rules with If hold for some people only, and are
 // left out. Shares of categories count as possible, so not every contradiction is found.
 func contradiction(t *Task) error {
-	var rules []Rule
-	for _, r := range t.Rules {
-		if r.If == nil && r.Of == nil {
-			rules = append(rules, r)
-		}
-	}
+	rules := lists.Filter(t.Rules, func(r Rule) bool { return r.If == nil && r.Of == nil })
 	if len(rules) == 0 || !t.contradictory(rules) {
 		return nil
 	}

@@ -56,11 +56,8 @@ func NewEquality(columns []string) *Equality {
 }
 
 func newEquality(columns []string, limit int) *Equality {
-	e := &Equality{columns: columns, limit: limit, rows: map[uint64]*equalRows{}}
-	for range columns {
-		e.fields = append(e.fields, fieldSample{counts: map[uint64]int{}})
-	}
-	return e
+	fields := lists.Map(columns, func(string) fieldSample { return fieldSample{counts: map[uint64]int{}} })
+	return &Equality{columns: columns, limit: limit, rows: map[uint64]*equalRows{}, fields: fields}
 }
 
 // Add tells of one row: one of People.Content and of People.Others.
@@ -241,19 +238,10 @@ type rowHashes struct {
 }
 
 func newRowHashes(c *columns) *rowHashes {
-	read := slices.Concat(c.features, c.id, []int{c.label})
-	for _, tw := range c.twins {
-		read = append(read, tw[1]) // the same as the first
-	}
-	for _, im := range c.images {
-		read = append(read, im.at)
-	}
-	h := &rowHashes{}
-	for i := range c.names {
-		if !slices.Contains(read, i) {
-			h.at = append(h.at, i)
-		}
-	}
+	second := lists.Map(c.twins, func(tw [2]int) int { return tw[1] }) // the same as the first
+	images := lists.Map(c.images, func(im imageColumn) int { return im.at })
+	read := slices.Concat(c.features, c.id, []int{c.label}, second, images)
+	h := &rowHashes{at: lists.Where(len(c.names), func(i int) bool { return !slices.Contains(read, i) })}
 	slices.SortStableFunc(h.at, func(a, b int) int { return cmp.Compare(c.names[a], c.names[b]) })
 	for _, i := range h.at {
 		h.names = append(h.names, c.names[i])

@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"cfq/internal/config"
+	"cfq/internal/lists"
 )
 
 // Latent says that people move in the space of codes z that a decoder makes the model's inputs of, and not among these:
@@ -135,10 +136,7 @@ func (t *Task) Recode(ctx context.Context, p *People, at []int) error {
 		return fmt.Errorf("people's codes are not known: the encoder %s is not open", l.Encoder)
 	}
 	dim := t.ModelDim()
-	x := make([]float32, 0, len(at)*dim)
-	for _, i := range at {
-		x = append(x, p.X[i*p.Dim:i*p.Dim+dim]...)
-	}
+	x := lists.Join(at, func(i int) []float32 { return p.X[i*p.Dim : i*p.Dim+dim] })
 	z, err := l.coder.Codes(ctx, x)
 	if err != nil {
 		return fmt.Errorf("encoder %s: %w", l.Encoder, err)

@@ -119,11 +119,7 @@ func (p *People) Subset(rows []int) *People {
 
 // AllRows are the rows of n people: the numbers below n.
 func AllRows(n int) []int {
-	at := make([]int, n)
-	for i := range at {
-		at[i] = i
-	}
-	return at
+	return lists.Make(n, func(i int) int { return i })
 }
 
 // Append adds the people of the next batch of a Stream. Counts of what could not be read are not carried over.

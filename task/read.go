@@ -282,9 +282,7 @@ func (t *Task) resolve(names []string, codes bool, unreadable map[string]string)
 		return i
 	}
 	if c.encoded {
-		for _, in := range inputs {
-			c.features = append(c.features, need(in, "model input"))
-		}
+		c.features = lists.Map(inputs, func(in string) int { return need(in, "model input") })
 	} else {
 		for i := range t.Features {
 			f := &t.Features[i]
@@ -300,12 +298,8 @@ func (t *Task) resolve(names []string, codes bool, unreadable map[string]string)
 				c.features = append(c.features, -1)
 			}
 		}
-		for _, f := range t.Data.Filter {
-			c.filter = append(c.filter, need(f.Column, "data.filter"))
-		}
-		for _, g := range t.Data.Subgroups {
-			c.groups = append(c.groups, need(g, "data.subgroups"))
-		}
+		c.filter = lists.Map(t.Data.Filter, func(f Condition) int { return need(f.Column, "data.filter") })
+		c.groups = lists.Map(t.Data.Subgroups, func(g string) int { return need(g, "data.subgroups") })
 	}
 	if t.Data.ID != "" {
 		c.id = append(c.id, need(t.Data.ID, "data.id"))

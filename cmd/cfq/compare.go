@@ -11,6 +11,7 @@ import (
 	"cfq/eval"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 )
 
 const hintModelNames = "as in ptq=one/model.onnx cf-ptq=two/model.onnx"
@@ -86,9 +87,9 @@ func (d *evaluation) comparison(names []string, c *eval.Comparison) *report.Comp
 		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Run: d.e.run(), Full: models[0],
 		Inputs: d.inputs, Comparison: c, Warnings: d.warnings,
 	}
-	for i := 1; i < len(models); i++ {
-		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i].Graph())})
-	}
+	doc.Entries = lists.Make(len(models)-1, func(i int) report.Entry {
+		return report.Entry{Alias: names[i+1], Model: models[i+1], Recipe: recipe(d.files[i+1].Graph())}
+	})
 	return doc
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"cfq/eval/metrics"
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/lower"
@@ -59,10 +60,7 @@ func explain(_ context.Context, e *env, args []string) error {
 	same := func(name string) bool { return strings.EqualFold(name, args[0]) }
 	for _, k := range kinds {
 		if same(k.Name) {
-			docs := make([]any, len(k.topics))
-			for i := range docs {
-				docs[i] = k.topics[i].doc
-			}
+			docs := lists.Map(k.topics, func(t topic) any { return t.doc })
 			return e.showTopics(k.Name, docs, "cfq explain NAME says more")
 		}
 		for i := range k.topics {

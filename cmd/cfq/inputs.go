@@ -14,6 +14,7 @@ import (
 	"cfq/eval/records"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
@@ -41,11 +42,8 @@ func (f *peopleFlags) variables() variables {
 }
 
 func (f *peopleFlags) paths(models ...string) []string {
-	paths := append([]string{f.data, f.task, f.rows, f.promises, f.overrides}, models...)
-	for _, m := range models {
-		paths = append(paths, codec.ExternalFiles(m)...)
-	}
-	return paths
+	named := []string{f.data, f.task, f.rows, f.promises, f.overrides}
+	return slices.Concat(named, models, lists.Join(models, codec.ExternalFiles))
 }
 
 type opened struct {
@@ -181,10 +179,7 @@ func (f *evaluationFlags) outputs() (paths []string) {
 
 func (f *evaluationFlags) inputs(models []string) []string {
 	known, _ := tables(f.tables) // an error is said when they are read
-	for _, p := range models {
-		known = append(known, record.Path(p))
-	}
-	return append(known, f.paths(models...)...)
+	return slices.Concat(known, lists.Map(models, record.Path), f.paths(models...))
 }
 
 func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *evaluation, err error) {

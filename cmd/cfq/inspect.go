@@ -226,21 +226,14 @@ func ports(values []graph.Value) []port {
 }
 
 // Numbers are the columns that are not of categories.
-func (v *inspection) Numbers() (names []string) {
-	for _, c := range v.Columns {
-		if c.Values == nil {
-			names = append(names, c.Name)
-		}
-	}
-	return names
+func (v *inspection) Numbers() []string {
+	numbers := lists.Filter(v.Columns, func(c columnNote) bool { return c.Values == nil })
+	return lists.Map(numbers, func(c columnNote) string { return c.Name })
 }
 
 // QuantizedLayers is how many layers are quantized.
-func (v *inspection) QuantizedLayers() (n int) {
-	for _, l := range v.Layers {
-		n += min(l.Stored, 1)
-	}
-	return n
+func (v *inspection) QuantizedLayers() int {
+	return len(lists.Filter(v.Layers, func(l qdq.LayerNote) bool { return l.Stored > 0 }))
 }
 
 func (v *inspection) write(out *textView) {

@@ -222,16 +222,13 @@ const layerPeople = 8192
 // original, by the name of its node, at the recourse points of the headline margin; empty without any.
 func (d *evaluation) sensitivities(ctx context.Context, r *eval.Result) (map[string]float64, error) {
 	h := r.Headline()
-	var points []float32
 	drawn, err := r.Records.Draw(layerPeople, r.Settings.Seed, func(x *eval.Record) bool {
 		return h >= 0 && x.Evaluated && x.Steps[h].Full.Exists()
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, x := range drawn {
-		points = append(points, x.Steps[h].Full.Point...)
-	}
+	points := lists.Join(drawn, func(x *eval.Record) []float32 { return x.Steps[h].Full.Point })
 	if len(points) == 0 {
 		return nil, nil
 	}

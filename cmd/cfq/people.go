@@ -199,10 +199,7 @@ func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured,
 		d.tabled = nil
 		return m, nil
 	}
-	var models []recourse.Model
-	for i := 1; i < len(d.models); i++ {
-		models = append(models, d.quantized(i, o))
-	}
+	models := lists.Make(len(d.models)-1, func(i int) recourse.Model { return d.quantized(i+1, o) })
 	source := d.source
 	if d.out != nil {
 		defer func() {
@@ -288,9 +285,7 @@ func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (_ []eval.Visi
 	}
 	if k := r.Calibrated(); k > 0 && k < r.Len() { // people equal to calibration rows are a group of their own
 		if by.Specs == nil {
-			for i := range r.Attributes {
-				by.Specs = append(by.Specs, r.Attributes[i].Feature)
-			}
+			by.Specs = lists.Map(r.Attributes, func(s task.Subgroup) string { return s.Feature })
 		}
 		by.Specs = append(slices.Clone(by.Specs), eval.CalibrationGroup)
 	}

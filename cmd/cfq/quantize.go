@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/ort"
@@ -325,10 +326,8 @@ func (f *quantizeFlags) records() bool { return f.plan == "" && f.data != "" }
 
 func (f *quantizeFlags) calibrationRecord(model string, rows []int) (*record.Rows, error) {
 	_, data, err := fileHash(f.data)
-	hashes, p := make([]uint64, len(rows)), f.calibrating
-	for k, i := range rows {
-		hashes[k] = task.InputHash(p.X[i*p.Dim : (i+1)*p.Dim])
-	}
+	p := f.calibrating
+	hashes := lists.Map(rows, func(i int) uint64 { return task.InputHash(p.X[i*p.Dim : (i+1)*p.Dim]) })
 	r := record.New(model, record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes)
 	r.Span(p)
 	return r, err

@@ -195,13 +195,11 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 		return dataError(cli.Wrap(err, hintData))
 	}
 	var margins []float32
+	var known draft.Evidence
 	if in.files != nil {
 		if margins, err = in.margins(ctx, e, args[1], in.people.X); err != nil {
 			return err
 		}
-	}
-	var known draft.Evidence
-	if in.files != nil {
 		if known.Model, err = in.shows(args[0]); err != nil {
 			return err
 		}

@@ -206,15 +206,11 @@ func (f *trainFlags) show(out *textView, r *fit.Result) {
 	}{r, max(r.Favourable, 1-r.Favourable), r.Validation != nil && !f.objective.Recourse})
 	fmt.Fprintln(out)
 	out.grid(&message.Grid{Left: map[int]bool{0: true}}, "  ", "fits", r)
-	if r.Train.Coding != nil {
-		showCoding(out, r)
+	if r.Train.Coding == nil {
+		fmt.Fprintf(out, "\nnext: cfq quantize %s -d %s -t %s -o %s\n", f.out, f.data, f.task,
+			strings.TrimSuffix(f.out, ".onnx")+".q.onnx")
 		return
 	}
-	fmt.Fprintf(out, "\nnext: cfq quantize %s -d %s -t %s -o %s\n", f.out, f.data, f.task,
-		strings.TrimSuffix(f.out, ".onnx")+".q.onnx")
-}
-
-func showCoding(out *textView, r *fit.Result) {
 	fmt.Fprintln(out)
 	out.paragraphs("  ", "  ", "coding", r)
 	if on, m := judged(r); m.Attributes != nil {

@@ -65,13 +65,8 @@ type Score struct {
 }
 
 // Problems counts the findings that are problems.
-func (r *Report) Problems() (n int) {
-	for _, f := range r.Findings {
-		if f.Level == Problem {
-			n++
-		}
-	}
-	return n
+func (r *Report) Problems() int {
+	return len(lists.Filter(r.Findings, func(f Finding) bool { return f.Level == Problem }))
 }
 
 type checker struct {
@@ -217,7 +212,7 @@ func (c *checker) column(of task.Column) error {
 }
 
 // imputed counts the rows without a value of f, but those whose imputed value means "not known", which counts them.
-func (c *checker) imputed(f *task.Feature) (rows int) {
+func (c *checker) imputed(f *task.Feature) int {
 	n, number := f.Encoding.(*task.Standardized)
 	hot, category := f.Encoding.(*task.OneHot)
 	if unknown(f.Impute) || category && slices.Contains(hot.MissingValues, f.Impute) ||
@@ -225,12 +220,7 @@ func (c *checker) imputed(f *task.Feature) (rows int) {
 		return 0
 	}
 	this := func(k int) bool { return c.t.Features[k].Name == f.Name }
-	for i := range c.p.Imputed {
-		if slices.ContainsFunc(c.p.Imputed[i], this) {
-			rows++
-		}
-	}
-	return rows
+	return len(lists.Filter(c.p.Imputed, func(of []int) bool { return slices.ContainsFunc(of, this) }))
 }
 
 func (c *checker) number(f *task.Feature, n *task.Standardized, p *profile, col *Column, image bool) {

@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -117,10 +118,7 @@ func (p *profile) areCodes(codes, others []float64, coded float64, weights []flo
 // frequent than they are, or numbers as frequent as on both sides of the gap would fill it with seven rows or more.
 func isApart(gap, each float64, others, weights []float64) bool {
 	n := min(near+1, len(others))
-	var gaps []float64
-	for i := 1; i < n; i++ {
-		gaps = append(gaps, math.Abs(others[i]-others[i-1]))
-	}
+	gaps := lists.Make(n-1, func(i int) float64 { return math.Abs(others[i+1] - others[i]) })
 	slices.Sort(gaps)
 	usual := gaps[len(gaps)/2]
 	chance := (gap/usual-1)*min(each, slices.Min(weights[:n])) < 7 && each < 20*slices.Max(weights[:min(near, n)])

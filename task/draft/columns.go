@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -151,12 +152,7 @@ func byKind(t *table, columns []ModelColumn, label string) ([]string, error) {
 			all, left[text] = append(all, n), append(left[text], n)
 		}
 	}
-	categories := 0
-	for _, c := range columns {
-		if c.Values != nil {
-			categories++
-		}
-	}
+	categories := len(lists.Filter(columns, func(c ModelColumn) bool { return c.Values != nil }))
 	if categories == 0 {
 		left[true] = nil
 		if len(left[false]) > len(columns) {

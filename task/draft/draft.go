@@ -139,9 +139,7 @@ func (o *Options) values(m *Model) (all []string) {
 			}
 		}
 	} else if m != nil {
-		for _, c := range m.Columns {
-			all = append(all, c.Values...)
-		}
+		all = lists.Join(m.Columns, func(c ModelColumn) []string { return c.Values })
 	}
 	return all
 }
@@ -519,10 +517,7 @@ func protected(name string) string {
 }
 
 func (d *drafter) missing() []string {
-	var out []string
-	for i := range d.features {
-		out = append(out, d.features[i].from.markers...)
-	}
+	out := lists.Join(d.features, func(f feature) []string { return f.from.markers })
 	slices.Sort(out)
 	return slices.Compact(out)
 }

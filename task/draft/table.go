@@ -100,9 +100,7 @@ func (t *table) add(rec []string, whole bool) {
 		return
 	}
 	if t.cols == nil {
-		for _, name := range t.Names {
-			t.cols = append(t.cols, newColumn(name))
-		}
+		t.cols = lists.Map(t.Names, newColumn)
 	}
 	for i, field := range rec {
 		t.cols[i].add(field)
@@ -288,9 +286,7 @@ func look(c *fieldCounts) *profile {
 		}
 	}
 	p.points = slices.Sorted(maps.Keys(rows))
-	for _, v := range p.points {
-		p.weights = append(p.weights, rows[v])
-	}
+	p.weights = lists.Map(p.points, func(v float64) float64 { return rows[v] })
 	return p
 }
 
@@ -319,18 +315,12 @@ func (p *profile) quantile(q float64) float64 {
 const ranks = 21
 
 func (p *profile) quantiles() []float64 {
-	out := make([]float64, ranks)
-	for i := range out {
-		out[i] = p.quantile(float64(i) / (ranks - 1))
-	}
-	return out
+	return lists.Make(ranks, func(i int) float64 { return p.quantile(float64(i) / (ranks - 1)) })
 }
 
 func (p *profile) mad() float64 {
-	middle, away, weights := p.quantile(0.5), slices.Clone(p.points), slices.Clone(p.weights)
-	for i, v := range away {
-		away[i] = math.Abs(v - middle)
-	}
+	middle, weights := p.quantile(0.5), slices.Clone(p.weights)
+	away := lists.Map(p.points, func(v float64) float64 { return math.Abs(v - middle) })
 	stat.SortWeighted(away, weights)
 	return stat.Quantile(0.5, stat.Empirical, away, weights)
 }
