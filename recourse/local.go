@@ -298,11 +298,6 @@ type lineSearch struct {
 	base                  []float32 // of a feature that others depend on: the action with good in place
 }
 
-func (c *candidate) pullBack(f *constraint.Feature) *lineSearch {
-	d := c.d[f.First]
-	return &lineSearch{c: c, f: f, good: d, goodMargin: c.margin, badMargin: c.margin - c.g[f.First]*d}
-}
-
 func (l *lineSearch) set() {
 	c := l.c
 	if l.base != nil {

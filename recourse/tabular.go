@@ -273,7 +273,10 @@ func (s *pieceSearch) pullNumbersBack(candidates []*candidate, most int) error {
 		var searches []*lineSearch
 		for i, c := range candidates {
 			if k < len(orders[i]) {
-				searches = append(searches, c.pullBack(orders[i][k]))
+				f := orders[i][k]
+				l := &lineSearch{c: c, f: f, good: c.d[f.First], goodMargin: c.margin}
+				l.badMargin = c.margin - c.g[f.First]*l.good
+				searches = append(searches, l)
 			}
 		}
 		if err := s.narrow(searches); err != nil {

@@ -79,7 +79,13 @@ func ParseCheck(text string) (Check, error) {
 	if err := c.parseSubject(); err != nil {
 		return fail(err)
 	}
-	v, err := parseLimit(c.Metric, x)
+	var err error
+	v, isPercent := percentage(x)
+	if isPercent {
+		err = percentProblem(c.Metric, x)
+	} else {
+		v, err = parseNumber("limit", x)
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -136,14 +142,6 @@ func parseNumber(what, text string) (float64, error) {
 		return 0, fmt.Errorf("invalid %s %s: want a number", what, message.Quote(s))
 	}
 	return x, nil
-}
-
-func parseLimit(metric, text string) (float64, error) {
-	x, ok := percentage(text)
-	if !ok {
-		return parseNumber("limit", text)
-	}
-	return x, percentProblem(metric, text)
 }
 
 func percentage(text string) (float64, bool) {

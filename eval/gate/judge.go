@@ -123,15 +123,20 @@ func (j *judge) one(s *limitTest, r *eval.Result) Finding {
 	}
 	f.Lower, f.Upper = eval.Float(lo), eval.Float(hi)
 	f.Verdict = s.limit.verdict(lo, hi)
+	f.Why = s.Name + ": " + s.amount(v) + "; " + s.outcome(&f, j.Confidence)
 	switch {
 	case f.Verdict != Inconclusive:
 	case s.Kind == metrics.Share:
-		f.Need = s.limit.need(v.Num, v.N, j.next())
+		if f.Need = s.limit.need(v.Num, v.N, j.next()); f.Need == 0 {
+			f.remark("with this share no number of people is enough")
+		} else {
+			f.remark("%d people are needed if the share stays", f.Need)
+		}
 	case s.Kind == metrics.Estimate && s.Requires != metrics.Timing:
-		f.Need = s.limit.needAbout(v, lo, hi)
+		if f.Need = s.limit.needAbout(v, lo, hi); f.Need > 0 {
+			f.remark("about %d people are needed if the value stays", f.Need)
+		}
 	}
-	f.Why = s.Name + ": " + s.amount(v) + "; " + s.outcome(&f, j.Confidence)
-	s.needed(&f)
 	if s.Requires == metrics.Batches && f.Verdict != Pass {
 		f.remark("%s", r.Batches)
 	}
@@ -264,20 +269,14 @@ func (j *judge) members(s *limitTest, groups []eval.Group) (members []comparedGr
 		}
 		if together := 1 - half/float64(len(large)); s.Kind == metrics.Share {
 			m.in0, m.in1, _ = j.ends(s, v, g.Result, together)
-		} else {
-			m.in0, m.in1 = wider(v, g.Result.Settings.Confidence, together)
+		} else { // the interval at a higher level, as of a normal distribution
+			at := distuv.UnitNormal.Quantile((1 + g.Result.Settings.Confidence) / 2)
+			k := eval.Float(max(1, distuv.UnitNormal.Quantile(together)/at))
+			m.in0, m.in1 = float64(v.Value-k*(v.Value-v.Lo)), float64(v.Value+k*(v.Hi-v.Value))
 		}
 		members = append(members, m)
 	}
 	return members, small, ""
-}
-
-// wider returns the ends of an estimate's interval, of two-sided confidence c, at a higher level, as of a normal
-// distribution.
-func wider(v eval.Value, c, level float64) (lo, hi float64) {
-	k := max(1, distuv.UnitNormal.Quantile(level)/distuv.UnitNormal.Quantile((1+c)/2))
-	x := float64(v.Value)
-	return x - k*(x-float64(v.Lo)), x + k*(float64(v.Hi)-x)
 }
 
 func leftOut(small []string) string {

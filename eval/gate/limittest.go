@@ -77,15 +77,3 @@ func (s *limitTest) incomparable(now, before *eval.Settings) string {
 	}
 	return ""
 }
-
-func (s *limitTest) needed(f *Finding) {
-	switch {
-	case f.Verdict != Inconclusive:
-	case s.Kind == metrics.Share && f.Need == 0:
-		f.remark("with this share no number of people is enough")
-	case s.Kind == metrics.Share:
-		f.remark("%d people are needed if the share stays", f.Need)
-	case f.Need > 0:
-		f.remark("about %d people are needed if the value stays", f.Need)
-	}
-}

@@ -9,6 +9,7 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/metrics"
+	"cfq/internal/chart"
 	"cfq/internal/message"
 	"cfq/internal/statistics"
 )
@@ -104,8 +105,11 @@ func (v *evaluationView) promises() pageBlock {
 	b := v.byMargin("Promises by required margin t", "promises by margin", false)
 	const minCurve = 3 // margins
 	if len(v.Result.Margins) >= minCurve {
+		proved := shareChart("People whose changes are proved to hold, by required margin", v.Result,
+			chart.Chart{X: "required margin t, logits", Y: "proved, %"}, v.Result.Margins,
+			[]string{"transfer", "rtransfer"}, []string{"original's changes", "quantized model's"})
 		b.Figures = append(brokenChart("Promises that break, by required margin", v.Result, nil, v.Result.Margins),
-			provedChart(v.Result)...)
+			proved...)
 	}
 	return b
 }

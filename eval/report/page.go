@@ -165,13 +165,6 @@ func brokenChart(caption string, r *eval.Result, names []string, at []eval.AtMar
 	return shareChart(caption, r, c, at, []string{"vd", "rvd"}, labels)
 }
 
-// provedChart shows the transfer certificates over the required margins.
-func provedChart(r *eval.Result) []captionedChart {
-	return shareChart("People whose changes are proved to hold, by required margin", r,
-		chart.Chart{X: "required margin t, logits", Y: "proved, %"}, r.Margins,
-		[]string{"transfer", "rtransfer"}, []string{"original's changes", "quantized model's"})
-}
-
 func shareChart(
 	caption string, r *eval.Result, c chart.Chart, at []eval.AtMargin, ids, labels []string,
 ) []captionedChart {

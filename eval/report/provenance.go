@@ -57,24 +57,12 @@ func files(in *Inputs, models ...Entry) pageBlock {
 	b := pageBlock{Title: "Files", Left: 2, Fold: true, Head: []string{
 		"", "file", "size", "stored bits", "entries", "used", "sha256",
 	}}
-	list := slices.Clone(models)
-	for _, f := range []struct {
-		role string
-		File
-	}{
-		{"people", in.Data},
-		{"rows", in.RowsFile},
-		{"task", in.Task},
-		{"promises", in.Promises},
-		{"overrides", in.Overrides},
-		{"calibrated on", in.CalibrationRecord},
-		{"encoding verified by", in.EncodingRecord},
-		{"gate", in.GateFile},
-		{"earlier report", in.Previous},
-	} {
-		list = append(list, Entry{Alias: f.role, Model: Model{File: f.File}})
-	}
-	for _, f := range list {
+	other := func(role string, f File) Entry { return Entry{Alias: role, Model: Model{File: f}} }
+	for _, f := range append(slices.Clone(models),
+		other("people", in.Data), other("rows", in.RowsFile), other("task", in.Task), other("promises", in.Promises),
+		other("overrides", in.Overrides), other("calibrated on", in.CalibrationRecord),
+		other("encoding verified by", in.EncodingRecord), other("gate", in.GateFile), other("earlier report", in.Previous),
+	) {
 		if f.Name == "" {
 			continue
 		}

@@ -11,7 +11,6 @@ import (
 	"cfq/internal/message"
 	"cfq/internal/statistics"
 	"cfq/recourse"
-	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -228,20 +227,14 @@ func (c *Promises) Add(f *promise.File, verdicts []promise.Verdict) {
 		if v.Before > 0 {
 			c.Needless++
 		}
-		if len(v.Broken) > 0 {
-			c.addBroken(f.Promises[i].Line, v.Broken[0])
+		if len(v.Broken) > 0 { // the first lines are kept: people may come in another order
+			b := BrokenLine{f.Promises[i].Line, v.Broken[0].Error()}
+			at, _ := slices.BinarySearchFunc(c.First, b, func(a, b BrokenLine) int { return a.Line - b.Line })
+			c.First = slices.Insert(c.First, at, b)
+			c.First = c.First[:min(len(c.First), firstListed)]
 		}
 	}
 	c.People += len(people)
-}
-
-// addBroken keeps the promises on the first lines: people may come in another order.
-func (c *Promises) addBroken(line int, why *constraint.Violation) {
-	at, _ := slices.BinarySearchFunc(c.First, line, func(b BrokenLine, line int) int { return b.Line - line })
-	if at < firstListed {
-		c.First = slices.Insert(c.First, at, BrokenLine{line, why.Error()})
-		c.First = c.First[:min(len(c.First), firstListed)]
-	}
 }
 
 // Finish computes what is known at the end; f is the whole file.

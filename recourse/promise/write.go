@@ -185,7 +185,11 @@ func (c *Columns) text(features []int, x []float32) (string, error) {
 	for _, i := range features {
 		f := &c.t.Features[i]
 		text, err := f.Decode(x[f.Offset : f.Offset+f.Width])
-		other := slices.IndexFunc(features, func(j int) bool { return !c.means(&c.t.Features[j], text, x) })
+		other := slices.IndexFunc(features, func(j int) bool {
+			f := &c.t.Features[j]
+			have := c.scratch[:f.Width]
+			return f.Encode(text, have) != nil || !slices.Equal(have, x[f.Offset:f.Offset+f.Width])
+		})
 		switch {
 		case err != nil:
 		case text != "" && f.Category() == nil && slices.Contains(c.t.Data.Missing, text):
@@ -199,11 +203,6 @@ func (c *Columns) text(features []int, x []float32) (string, error) {
 		errs = append(errs, err)
 	}
 	return "", errors.Join(errs...)
-}
-
-func (c *Columns) means(f *task.Feature, text string, x []float32) bool {
-	have := c.scratch[:f.Width]
-	return f.Encode(text, have) == nil && slices.Equal(have, x[f.Offset:f.Offset+f.Width])
 }
 
 // decimal is the shortest text that is read back as v through double precision.
