@@ -152,12 +152,14 @@ func costsOf(v *statistics.Values) Costs {
 }
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
-func (s *Recourse) Write(out io.Writer, path string) {
-	data := struct {
-		*Recourse
-		Path string
-	}{s, path}
-	newSentences().Grid(message.NewLines(), "recourse", data).Write(out, "")
+func (s *Recourse) Write(out io.Writer, path string) { writeSummary(out, "recourse", path, s) }
+
+func writeSummary(out io.Writer, name, path string, summary any) {
+	g := message.NewLines()
+	if path != "" {
+		g.Add("written to", message.OneLine(path))
+	}
+	newSentences().Grid(g, name, summary).Write(out, "")
 }
 
 // Promises sums up what a task and a model make of a promises file.
@@ -254,10 +256,4 @@ func (c *Promises) Finish(f *promise.File) {
 }
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
-func (c *Promises) Write(out io.Writer, path string) {
-	data := struct {
-		*Promises
-		Path string
-	}{c, path}
-	newSentences().Grid(message.NewLines(), "promises", data).Write(out, "")
-}
+func (c *Promises) Write(out io.Writer, path string) { writeSummary(out, "promises", path, c) }

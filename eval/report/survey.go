@@ -11,16 +11,13 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// People says what the people of some records can change, in their order.
-type People func(of []*eval.Record) *constraint.Set
-
 // Survey finds out whose promise breaks at the headline margin, while records are visited.
 type Survey struct {
 	s       *eval.Settings
-	people  People
-	kept    []*eval.Record // whose promise breaks
-	broken  int            // how many there are
-	refuted []*eval.Record // whose transfer certificate is refuted
+	people  func(of []*eval.Record) *constraint.Set // what people can change, in the order of their records
+	kept    []*eval.Record                          // whose promise breaks
+	broken  int                                     // how many there are
+	refuted []*eval.Record                          // whose transfer certificate is refuted
 }
 
 // maxListed and maxRefuted are how many people a document lists whose promise breaks, and whose transfer certificate is
@@ -31,7 +28,9 @@ const (
 )
 
 // NewSurvey is of records that were made with the settings.
-func NewSurvey(s *eval.Settings, people People) *Survey { return &Survey{s: s, people: people} }
+func NewSurvey(s *eval.Settings, people func(of []*eval.Record) *constraint.Set) *Survey {
+	return &Survey{s: s, people: people}
+}
 
 // Visitor looks at the records.
 func (v *Survey) Visitor() eval.Visitor { return eval.VisitRecords(v.add) }

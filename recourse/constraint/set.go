@@ -329,36 +329,31 @@ func (a *Set) Jitter(x []float32, size float64, seed uint64) []float32 {
 	out := make([]float32, len(x))
 	for i := range len(x) / a.dim {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
-		a.Person(i).bounded().jitter(out[i*a.dim:(i+1)*a.dim], x[i*a.dim:(i+1)*a.dim], size, rng)
+		a.Person(i).jitter(out[i*a.dim:(i+1)*a.dim], x[i*a.dim:(i+1)*a.dim], size, rng)
 	}
 	return out
 }
 
-func (a *Set) bounded() *Set {
-	b := *a
+func (a *Set) jitter(dst, x []float32, size float64, rng *rand.Rand) {
+	b, d := *a, make([]float32, a.dim)
 	b.features = slices.Clone(a.features)
 	for i := range b.features {
 		b.features[i].up, b.features[i].down, b.features[i].scale = far, far, 1
 	}
 	b.collectFree()
-	return &b
-}
-
-func (a *Set) jitter(dst, x []float32, size float64, rng *rand.Rand) {
-	d := make([]float32, a.dim)
-	for _, u := range a.free {
+	for _, u := range b.free {
 		if u.spec.Number() != nil {
 			d[u.First] = u.Nearest(x[u.First], float32(size*u.spec.Encoding.Sigma(0)*rng.NormFloat64()))
 		}
 	}
-	a.write(dst, x, d, func(u *Feature, x, d float32) float32 {
+	b.write(dst, x, d, func(u *Feature, x, d float32) float32 {
 		if u.form == grid {
 			return u.written(x, d, 0)
 		}
 		return x + d
 	})
-	for i := range a.links {
-		if u := &a.features[a.links[i].to]; u.form == continuous || u.form == grid {
+	for i := range b.links {
+		if u := &b.features[b.links[i].to]; u.form == continuous || u.form == grid {
 			lo, hi := u.span(x[u.First])
 			dst[u.First] = min(max(dst[u.First], x[u.First]+lo), x[u.First]+hi)
 		}
