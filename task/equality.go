@@ -112,8 +112,6 @@ func (s *fieldSample) distinct() bool {
 	return n > 0 && float64(len(s.counts)) >= idLike*float64(n)
 }
 
-func numberHash(n int) uint64 { return fieldHash(Decimal(float64(n))) }
-
 // Without returns the columns by which rows are not compared, in order; nil when no rows are equal without them.
 func (e *Equality) Without() []string {
 	return e.columnSplit().without
@@ -192,7 +190,7 @@ func (e *Equality) counted(distinct []bool, column, first int) bool {
 	}
 	numbers, numbered, strays := make([]uint64, len(values)), 0, rows
 	for i := range numbers {
-		numbers[i] = numberHash(first + i)
+		numbers[i] = fieldHash(Decimal(float64(first + i)))
 		strays -= values[numbers[i]]
 	}
 	if float64(strays) > stray*float64(rows) {

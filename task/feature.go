@@ -209,15 +209,18 @@ func (f *Feature) refuses(raw string) string {
 // Groups are the values that people have of a category or ordinal number, read back from their model inputs.
 func (f *Feature) Groups(p *People) Subgroup {
 	s := Subgroup{Feature: f.Name, Values: f.Values(), Codes: make([]int32, p.N)}
-	c := f.Category()
+	c, n := f.Category(), f.Number()
 	if c != nil {
 		s.Values = c.Names()
 	}
 	for i := range s.Codes {
-		if x := p.X[i*p.Dim+f.Offset:][:f.Width]; c != nil {
+		switch x := p.X[i*p.Dim+f.Offset:][:f.Width]; {
+		case c != nil:
 			s.Codes[i] = int32(c.place(x))
-		} else {
-			s.Codes[i] = int32(f.Number().group(x[0]))
+		case n.IsMissing(x[0]):
+			s.Codes[i] = -1
+		default:
+			s.Codes[i] = int32(n.level(n.FromInput(x[0])))
 		}
 	}
 	return s

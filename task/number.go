@@ -156,13 +156,6 @@ func (n *Standardized) level(v float64) int {
 	return Find(n.Values, Decimal(nearest))
 }
 
-func (n *Standardized) group(x float32) int {
-	if n.IsMissing(x) {
-		return -1
-	}
-	return n.level(n.FromInput(x))
-}
-
 // Sigma is 1, as Mean and Std standardise the input, or the spread in units of the input.
 func (n *Standardized) Sigma(int) float64 { return cmp.Or(n.Spread, n.Std) / n.Unit() }
 

@@ -136,21 +136,14 @@ func loadTask(path string) (*task.Task, error) {
 	if path == "" {
 		return nil, cli.Usagef(hintMissingTask, "--task is missing")
 	}
-	if err := taskInput(path); err != nil {
+	if err := cli.Input("task file", path); err != nil {
 		return nil, err
+	}
+	if strings.EqualFold(filepath.Ext(path), ".onnx") {
+		return nil, cli.Usagef(cli.HintArguments, "%s is a model, where a task file is expected", path)
 	}
 	t, err := task.Load(path)
 	return t, cli.Wrap(err, hintTaskFile)
-}
-
-func taskInput(path string) error {
-	if err := cli.Input("task file", path); err != nil {
-		return err
-	}
-	if strings.EqualFold(filepath.Ext(path), ".onnx") {
-		return cli.Usagef(cli.HintArguments, "%s is a model, where a task file is expected", path)
-	}
-	return nil
 }
 
 func openClassifier(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task) (

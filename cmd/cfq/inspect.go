@@ -243,11 +243,3 @@ func (v *inspection) write(out *textView) {
 		out.grid(message.NewLines(), "", "layers", v)
 	}
 }
-
-func storedBits(m *onnxio.Model) float64 {
-	layers, err := qdq.LayersOf(m)
-	if err != nil {
-		return 0
-	}
-	return qdq.StoredBits(layers)
-}

@@ -107,7 +107,8 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result) (_ *report.Do
 func (d *evaluation) origins() (models []report.Model) {
 	d.countEntries()
 	for i, file := range d.sources {
-		models = append(models, report.Model{File: file, StoredBits: storedBits(d.files[i])})
+		layers, _ := qdq.LayersOf(d.files[i]) // of a model whose layers are not understood, no bits are known
+		models = append(models, report.Model{File: file, StoredBits: qdq.StoredBits(layers)})
 	}
 	if p := d.promise; p != nil {
 		name := filepath.Base(d.f.promises)

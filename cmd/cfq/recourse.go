@@ -44,7 +44,11 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 	if err := f.check(e, args); err != nil {
 		return err
 	}
-	in, err := f.openFiles(ctx, e, args, f.findPeople)
+	people := f.checkPeople
+	if f.stream.format != "" {
+		people = func() error { return nil }
+	}
+	in, err := f.openFiles(ctx, e, args, people)
 	if err != nil {
 		return err
 	}
@@ -85,13 +89,6 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 		find = job.answerStream
 	}
 	return errors.Join(find(ctx), job.decoded.close())
-}
-
-func (f *recourseFlags) findPeople() error {
-	if f.stream.format != "" {
-		return nil
-	}
-	return f.checkPeople()
 }
 
 func (f *recourseFlags) check(e *env, args []string) error {

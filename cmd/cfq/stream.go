@@ -112,7 +112,7 @@ func (f *streamFlags) open(
 		}
 	}
 	s := &rowStream{e: e, in: in}
-	s.out, err = rowio.NewWriter(e.stdout, f.format, slices.Concat(kept, own), o.Header())
+	s.out, err = rowio.NewWriter(e.stdout, f.format, slices.Concat(kept, own), f.columns == nil)
 	return s, written(err)
 }
 

@@ -35,9 +35,6 @@ type Options struct {
 	Hash bool // fill People.Content and Others, see task.ReadOptions
 }
 
-// Header says whether the rows begin with one.
-func (o Options) Header() bool { return o.Columns == nil }
-
 // Row is a row of a stream: a person, or filtered, or unreadable.
 type Row struct {
 	Kept    []any         // cells of the columns of [Reader.Kept]; nil where the row could not be told into fields
