@@ -205,8 +205,13 @@ func (u *Feature) checkDependent(x, d []float32) (Constraint, string) {
 	if u.form >= oneHot {
 		return u.checkKnown(u.place(u.inputs(x), nil), u.place(u.inputs(x), u.inputs(d)), false)
 	}
-	if c, detail := u.check(u.inputs(x), u.inputs(d)); c != Step {
+	switch c, detail := u.check(u.inputs(x), u.inputs(d)); {
+	case c != Step:
 		return c, detail
+	case !u.within(x[u.First], d[u.First]): // by less than half a step
+		lo, hi := u.span(x[u.First])
+		return Bounds, fmt.Sprintf("a change of %s, allowed are %s to %s",
+			u.amount(float64(d[u.First])), u.amount(float64(lo)), u.amount(float64(hi)))
 	}
 	return "", ""
 }

@@ -13,6 +13,8 @@ import (
 // a relaxation: Violated finds what it leaves out, and returns the disjunction that divides the search.
 type Linear struct {
 	Need []float64 // of the rows; -Inf where only an alternative needs it
+	// Spare is by how much more of a row it takes for an action to fulfil it when free changes are written in raw units.
+	Spare []float64
 	// Rounding is what Violated returns when no alternative would help: the action breaks a constraint by rounding alone.
 	Rounding *Disjunction
 
@@ -41,6 +43,7 @@ type Alternative struct {
 type linearRow struct {
 	terms []inputTerm
 	size  float64
+	clear bool // what misses it is farther from it than noise
 }
 
 // Linear returns the rows of the set's links and rules for the person x.
@@ -55,12 +58,11 @@ func (a *Set) Linear(x []float32) *Linear {
 			continue
 		}
 		lo, hi := u.span(x[u.First])
-		slack := noise(x[u.First], 0) / 2
 		if float64(hi) < widest {
-			l.row([]inputTerm{{u.First, -1}}, -float64(hi)-slack, true)
+			l.row([]inputTerm{{u.First, -1}}, -float64(hi), 0, true)
 		}
 		if float64(lo) > -widest {
-			l.row([]inputTerm{{u.First, 1}}, float64(lo)-slack, true)
+			l.row([]inputTerm{{u.First, 1}}, float64(lo), 0, true)
 		}
 	}
 	for i := range a.relations {
@@ -87,14 +89,14 @@ func (a *Set) Linear(x []float32) *Linear {
 func (l *Linear) Empty() bool { return len(l.set.relations) == 0 }
 
 // row adds the row sum >= need, needed from the start or by an alternative only.
-func (l *Linear) row(terms []inputTerm, need float64, always bool) (index int, scaled float64) {
+func (l *Linear) row(terms []inputTerm, need, spare float64, always bool) (index int, scaled float64) {
 	size := 0.0
 	for _, t := range terms {
 		size = max(size, math.Abs(t.coef))
 	}
 	size = cmp.Or(size, 1)
-	l.rows = append(l.rows, linearRow{terms, size})
-	l.Need = append(l.Need, math.Inf(-1))
+	l.rows = append(l.rows, linearRow{terms: terms, size: size})
+	l.Need, l.Spare = append(l.Need, math.Inf(-1)), append(l.Spare, spare/size)
 	index, scaled = len(l.rows)-1, need/size
 	if always {
 		l.Need[index] = scaled
@@ -114,27 +116,42 @@ func (l *Linear) Effects(d []float32) []float64 {
 	return out
 }
 
+// Noise returns by how much actions that Check accepts may miss each row, when their inputs may be off by so much.
+func (l *Linear) Noise(off []float64) []float64 {
+	out := make([]float64, len(l.rows))
+	for r := range l.rows {
+		if l.rows[r].clear {
+			continue
+		}
+		for _, t := range l.rows[r].terms {
+			out[r] += math.Abs(t.coef) * off[t.input] / l.rows[r].size
+		}
+	}
+	return out
+}
+
 // rule adds the rows of a rule. Without If they are needed: what is broken already may not become worse. With If
 // the rule is a disjunction: none of its features change, or one part of If does not hold, or all of Then does.
 func (l *Linear) rule(r *relation) *Disjunction {
 	if r.when == nil {
 		for i := range r.then {
 			c := &r.then[i]
-			below := c.excess(l.x, nil) + l.rounded(c) - l.slack(c)
+			// What holds as they are must go on to hold.
+			strict := c.strict && (r.must || c.holds(l.x, make([]float32, len(l.x))))
+			below, spare, apart := l.bound(c, c.excess(l.x, nil), strict)
 			if !r.must {
-				below = min(below, -l.slack(c))
+				below = min(below, 0)
 			}
-			if c.strict && (r.must || c.holds(l.x, make([]float32, len(l.x)))) { // what holds as they are must go on to hold
-				below += l.clear(c)
-			}
-			l.row(negated(c.terms), below, true)
+			index, _ := l.row(negated(c.terms), below, spare, true)
+			l.rows[index].clear = apart
 		}
 		return nil
 	}
 	var none, all Alternative
 	for _, k := range r.features {
-		for _, s := range l.set.sources[k] {
-			none.Unchanged = append(none.Unchanged, l.at[s.feature])
+		// What follows several others, or one by a table, may stay when they change.
+		if s := l.set.sources[k]; len(s) == 1 && !s[0].table {
+			none.Unchanged = append(none.Unchanged, l.at[s[0].feature])
 		}
 	}
 	d := &Disjunction{[]Alternative{none}}
@@ -157,23 +174,32 @@ func (l *Linear) rule(r *relation) *Disjunction {
 
 // alternative adds a row of one part of a rule, by how much it is exceeded now, and strict when equality is not enough.
 func (l *Linear) alternative(c *condition, terms []inputTerm, excess float64, strict bool) (index int, need float64) {
-	need = l.rounded(c) + excess - l.slack(c)
-	if strict {
-		need += l.clear(c)
-	}
-	return l.row(terms, need, false)
+	need, spare, apart := l.bound(c, excess, strict)
+	index, need = l.row(terms, need, spare, false)
+	l.rows[index].clear = apart
+	return index, need
 }
 
 func negated(terms []inputTerm) []inputTerm {
 	return lists.Map(terms, func(t inputTerm) inputTerm { return inputTerm{t.input, -t.coef} })
 }
 
-// slack is what a condition that holds with equality may miss for the noise of float32.
-func (l *Linear) slack(c *condition) float64 { return c.noise(l.x, make([]float32, len(l.x))) / 2 }
-
-// clear is a distance from the bound that is taken for more than noise.
-func (l *Linear) clear(c *condition) float64 {
-	return 1.5 * c.noise(l.x, slices.Repeat([]float32{8}, len(l.x)))
+// bound is the need and the spare of a row. A strict one is missed by a distance that is taken for more than noise: at
+// least where all features have steps, so that nothing comes nearer without being there, and else to spare.
+func (l *Linear) bound(c *condition, excess float64, strict bool) (need, spare float64, apart bool) {
+	if need, spare = excess, l.rounded(c); !strict {
+		return need, spare, false
+	}
+	least := 1.5 * c.noise(l.x, slices.Repeat([]float32{8}, len(l.x)))
+	for _, t := range c.terms {
+		for k, sources := range l.set.sources {
+			free := func(s linkSource) bool { return l.set.features[s.feature].kind == continuous }
+			if l.set.features[k].First == t.input && slices.ContainsFunc(sources, free) {
+				return need, spare + least, false
+			}
+		}
+	}
+	return need + least, spare, true
 }
 
 // rounded is by how much writing free changes in raw units may move the sum.

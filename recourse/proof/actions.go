@@ -18,6 +18,7 @@ type actions struct {
 	variables []variable
 	effects   [][]term // of each slot on the inputs
 	linear    *constraint.Linear
+	noise     []float64   // by how much allowed actions may miss each row of linear
 	sums      [][]float64 // of each slot on the rows of linear
 	rules     [][]float64 // the same by row
 	limits    []constraint.Limit
@@ -109,6 +110,19 @@ func newActions(a *constraint.Set, x []float32) (p *actions, domains []domain) {
 		p.variables = append(p.variables, v)
 	}
 	return p, domains
+}
+
+// blur is how much less than its steps and options an allowed action may cost, whose numbers are off by the noise of
+// float32 in the person's own.
+func (p *actions) blur() (most float64) {
+	var each []float64
+	for i := range p.variables {
+		if u := p.variables[i].feature; u.Width == 1 && (!p.variables[i].line || p.variables[i].whole) {
+			each = append(each, p.set.Norm().Weight(u)*(2.4e-7*math.Abs(float64(p.x[u.First]))+1e-9))
+		}
+	}
+	slices.Sort(each)
+	return floats.Sum(each[max(len(each)-p.limit, 0):])
 }
 
 // afford sets the budget to what actions of at most this cost add up to.

@@ -115,8 +115,8 @@ func (k *Pair) Cheapest(ctx context.Context, a *constraint.Set, x []float32, g G
 	}
 	best.Wide = p.budget > p.beyond
 	best.Proved = upper <= s.floor && !best.Wide
-	if best.Within = g.Gap; best.Point != nil {
-		best.Within = 1 - least/best.Cost
+	if best.Within = g.Gap; !math.IsInf(best.Cost, 1) { // an action may have been cheaper before it was written
+		best.Within = max(g.Gap, 1-least/best.Cost)
 	}
 	return best, err
 }
@@ -135,7 +135,7 @@ func (k *Pair) Transfer(ctx context.Context, a *constraint.Set, x []float32, cos
 	out Difference, err error,
 ) {
 	p := k.newProblem(a, x)
-	p.prepare(cost * (1 + 1e-6)) // numbers read as an action within the noise of float32
+	p.prepare(cost*(1+1e-6) + p.blur()) // numbers read as an action within the noise of float32
 	s := &search{problem: p, floor: -p.slack, tolerance: tolerance, nodes: nodes, aim: math.Inf(1)}
 	d := make([]float32, len(x))
 	s.accept = func(action []float32, margin, other float64, _ bool) {
@@ -172,6 +172,11 @@ func (p *problem) prepare(cost float64) {
 		return
 	}
 	inputs, off := p.ranges()
+	unclear := slices.Clone(off)
+	for j, size := range inputs {
+		unclear[j] += 3e-7 * (1 + size)
+	}
+	p.noise = p.linear.Noise(unclear)
 	p.slack = p.rounding(&p.of, inputs, off, p.root.hi)
 	if p.pair() {
 		hi := make([]float64, p.units)
@@ -185,12 +190,17 @@ func (p *problem) prepare(cost float64) {
 // ranges returns how large each input gets, and how far it may be from what an action says.
 func (p *problem) ranges() (inputs, off []float64) {
 	inputs, off = make([]float64, p.inputs), make([]float64, p.inputs)
+	follows := make([]float64, p.inputs)
 	for i := range p.all {
 		v, d := &p.variables[i], &p.all[i]
 		most := map[int]float64{}
 		if v.line {
+			first := v.feature.First
 			for _, t := range p.effects[v.slot] {
 				most[t.input] = math.Abs(t.by) * max(-d.lo, d.hi)
+				if t.input != first { // it follows, and with it what the other is off by
+					follows[t.input] += math.Abs(t.by) / p.size(i) * 2.4e-7 * math.Abs(float64(p.x[first]))
+				}
 			}
 		}
 		for _, k := range d.options {
@@ -208,8 +218,17 @@ func (p *problem) ranges() (inputs, off []float64) {
 	for j, v := range p.x {
 		inputs[j] += math.Abs(float64(v))
 		off[j] *= 2e-6 * (1 + inputs[j])
+		off[j] += follows[j]
 	}
 	return inputs, off
+}
+
+// size is that of a variable's step on a line.
+func (p *problem) size(i int) float64 {
+	if u := p.variables[i].feature; u.Step > 0 {
+		return u.Step
+	}
+	return 1
 }
 
 // rounding returns how far margins in float32 may be from those of a network whose units read at most hi.

@@ -90,7 +90,7 @@ type search struct {
 	mixed []float64 // fulfils the last rule with a multiplier; nil without one
 	// The last actions tried that the other network refuses, and accepts.
 	refused, accepted []float64
-	lost              float64 // the bound of what could not be divided
+	lost              float64 // the bound of what could not be divided, or need not be
 	best              float64 // the largest margin that was accepted, if that counts
 }
 
@@ -99,8 +99,9 @@ func (s *search) run(ctx context.Context, rows []int) (upper float64, err error)
 	if s.root == nil {
 		return s.lost, nil
 	}
+	need := floats.SubTo(make([]float64, len(s.noise)), s.linear.Need, s.noise)
 	for _, row := range rows {
-		s.add(&node{dom: slices.Clone(s.all), b: s.root.clone(), row: row, need: s.linear.Need})
+		s.add(&node{dom: slices.Clone(s.all), b: s.root.clone(), row: row, need: need})
 	}
 	for len(s.open) > 0 && s.open[0].upper > s.enough() && s.seen < s.nodes {
 		if err := ctx.Err(); err != nil {
@@ -135,6 +136,8 @@ func (s *search) add(n *node) {
 	}
 	if s.bound(n); n.upper > s.enough() {
 		heap.Push(&s.open, n)
+	} else { // close enough to what was found, but maybe above it
+		s.lost = max(s.lost, n.upper)
 	}
 }
 
@@ -175,6 +178,9 @@ func (p *actions) tighten(dom []domain) bool {
 
 // reach is how far a line goes at this cost.
 func (v *variable) reach(cost float64) float64 {
+	if !(cost > 0) {
+		return 0
+	}
 	n := cost / v.lin
 	if v.quad > 0 {
 		n = 2 * cost / (v.lin + math.Sqrt(v.lin*v.lin+4*v.quad*cost))
@@ -267,7 +273,11 @@ func (s *search) margin(n *node, r int, lambda float64) float64 {
 	at := s.constant + lambda*s.otherSlack
 	s.mixed = nil
 	for k, need := range n.need {
-		if math.IsInf(need, -1) || best <= s.enough() || s.falls(s.rules[k]) >= need {
+		if math.IsInf(need, -1) || best <= s.enough() {
+			continue
+		}
+		aim := need + s.noise[k] + s.linear.Spare[k] // of what is tried; bounds are below what is needed
+		if s.falls(s.rules[k]) >= aim {
 			continue
 		}
 		low, high, step, chosen := 0.0, math.Inf(1), 1.0, 0.0
@@ -281,17 +291,17 @@ func (s *search) margin(n *node, r int, lambda float64) float64 {
 			if !math.IsInf(high, 1) {
 				price = (low + high) / 2
 			}
-			if v := bound(price) + 1e-10*(1+math.Abs(best)); v < best {
-				best, chosen = v, price
+			if v := bound(price); v+1e-10*(1+math.Abs(best))+1e-13*price*math.Abs(need) < best {
+				best, chosen = v+1e-10*(1+math.Abs(best))+1e-13*price*math.Abs(need), price
 			}
-			if s.falls(s.rules[k]) < need {
+			if s.falls(s.rules[k]) < aim {
 				low, step, below = price, 4*step, s.mixture()
 			} else {
 				high, above = price, s.mixture()
 			}
 		}
 		if above != nil {
-			s.mixed = s.mix(below, above, (need-s.at(s.rules[k], below))/(s.at(s.rules[k], above)-s.at(s.rules[k], below)))
+			s.mixed = s.mix(below, above, (aim-s.at(s.rules[k], below))/(s.at(s.rules[k], above)-s.at(s.rules[k], below)))
 		}
 		bound(chosen)
 		at -= chosen * need
@@ -570,7 +580,7 @@ func (s *search) alternatives(n *node) (parts []*node) {
 			part.dom[i].in = true
 		}
 		for k, r := range w.Rows {
-			part.need[r] = max(part.need[r], w.Need[k])
+			part.need[r] = max(part.need[r], w.Need[k]-s.noise[r])
 		}
 		if possible {
 			parts = append(parts, part)
