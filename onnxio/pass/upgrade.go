@@ -23,18 +23,11 @@ const (
 // IR version is raised to the one that goes with it. On the way past IR version 3, initializers cease to
 // be listed as inputs: there they were constants, later they would be defaults that a caller may replace.
 //
-// Nodes that cannot be upgraded are collected into one error that names each
-// of them; m is then unchanged. types are those of its values that are known beyond what it declares.
+// Nodes that cannot be upgraded are collected into one error that names each of them; m is then half upgraded. types
+// are those of its values that are known beyond what it declares.
 func Upgrade(m *graph.Model, types graph.Types) error {
-	c := m.Clone()
 	up := Upgrading()
-	if err := up.Apply(c, types); err != nil {
-		return err
-	}
-	*m.Graph = *c.Graph // callers may hold m.Graph
-	c.Graph = m.Graph
-	*m = *c
-	return nil
+	return up.Apply(m, types)
 }
 
 // Upgrading is the pass that Upgrade applies.

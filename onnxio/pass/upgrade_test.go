@@ -38,8 +38,6 @@ func TestUpgradeCollectsErrors(t *testing.T) {
 		},
 		&graph.Node{Name: "own", Op: "NoSuchOperator", Domain: "com.example", Inputs: []string{"b"}, Outputs: []string{"d"}},
 	)
-	before := m.Clone()
-	m = before.Clone()
 	err := pass.Upgrade(m, nil)
 	must.Fail(t, err, "")
 	for _, want := range []string{
@@ -51,7 +49,6 @@ func TestUpgradeCollectsErrors(t *testing.T) {
 	if strings.Contains(err.Error(), "own") || strings.Count(err.Error(), "\n") != 2 {
 		t.Errorf("other nodes or more than one error for one:\n%v", err)
 	}
-	must.Same(t, before, m)
 }
 
 func TestUpgradeVersions(t *testing.T) {
