@@ -9,6 +9,7 @@ import (
 
 	"cfq/internal/must"
 	"cfq/onnxio"
+	"cfq/onnxio/autodiff"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -166,7 +167,7 @@ func TestPlaces(t *testing.T) {
 	for _, c := range []struct{ in, groups, positions, want int }{
 		{9, 1, 50, 50}, {9, 1, 784, 64}, {576, 1, 784, 4}, {576, 1, 3, 3}, {9, 64, 784, 64}, {100, 2, 784, 52},
 	} {
-		l := quant.LayerInfo{In: c.in, Conv: &quant.Conv{Group: c.groups, Output: []int{c.positions}}}
+		l := quant.LayerInfo{In: c.in, Conv: &quant.Conv{Group: c.groups, Axes: []autodiff.Axis{{Size: c.positions}}}}
 		must.Same(t, c.want, places(l))
 	}
 	const n, all = 64, 784

@@ -221,9 +221,9 @@ func uneven(rows, columns, biases []float64) []float64 {
 	return slices.Repeat([]float64{1}, len(rows))
 }
 
-// unevenBy returns powers of two, and the largest ratio. A channel is uneven where its row or its column is much larger than those of other
-// channels, which then lose their bits to it, and the other of the two is not. Ranges are compared with their median,
-// and the bias counts as a weight: values between the layers have its size, too.
+// unevenBy returns powers of two, and the largest ratio. A channel is uneven where its row or its column is much larger
+// than those of other channels, which then lose their bits to it, and the other of the two is not. Ranges are compared
+// with their median, and the bias counts as a weight: values between the layers have its size, too.
 func unevenBy(rows, columns, biases []float64) (factors []float64, far float64) {
 	factors = slices.Repeat([]float64{1}, len(rows))
 	for i, b := range biases {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
@@ -353,38 +354,40 @@ func Reshapes(n *graph.Node) bool {
 // multiplies one patch: the numbers of the group's Channels/Group input channels under the kernel, channel by channel.
 type Conv struct {
 	Group    int
-	Channels int // of the input that it reads; Channels/Group of them meet each output
-	First    int // of those channels; 0 but for one group out of many
-	// Sizes behind the channels, one or two of each.
-	Input, Output, Kernel, Strides, Dilations []int
-	Begin                                     []int // zeros before the input
+	Channels int             // of the input that it reads; Channels/Group of them meet each output
+	First    int             // of those channels; 0 but for one group out of many
+	Axes     []autodiff.Axis // behind the channels, one or two
 }
 
-// Positions is the number of places of the output at which each weight is used.
-func (c *Conv) Positions() int { return product(c.Output) }
+// Positions is the number of places of the output at which each weight is used, and more than maxSize where it is.
+func (c *Conv) Positions() int {
+	p := 1
+	for _, a := range c.Axes {
+		if p *= a.Size; p > maxSize {
+			return maxSize + 1
+		}
+	}
+	return p
+}
 
 // Patch copies what the kernel of a group meets at one position into dst, of length Channels/Group x kernel, from x,
 // one row of the layer's input (Channels x Input).
 func (c *Conv) Patch(dst []float64, x []float32, group, position int) {
-	// A single dimension is the second of two.
-	h, kh, w, kw := 1, 1, c.Input[len(c.Input)-1], c.Kernel[len(c.Kernel)-1]
-	last := len(c.Input) - 1
-	top, down := 0, 1
-	if last == 1 {
-		h, kh, down = c.Input[0], c.Kernel[0], c.Dilations[0]
-		top = position/c.Output[1]*c.Strides[0] - c.Begin[0]
+	rows, cols := autodiff.Axis{Input: 1, Kernel: 1}, c.Axes[len(c.Axes)-1]
+	if len(c.Axes) == 2 {
+		rows = c.Axes[0]
 	}
-	left := position%c.Output[last]*c.Strides[last] - c.Begin[last]
+	top, left := position/cols.Size*rows.Stride-rows.Begin, position%cols.Size*cols.Stride-cols.Begin
 	per := c.Channels / c.Group
 	at := 0
 	for ch := c.First + group*per; ch < c.First+(group+1)*per; ch++ {
-		for i := range kh {
-			row := top + i*down
-			for j := range kw {
-				col := left + j*c.Dilations[last]
+		for i := range rows.Kernel {
+			row := top + i*rows.Dilation
+			for j := range cols.Kernel {
+				col := left + j*cols.Dilation
 				dst[at] = 0
-				if row >= 0 && row < h && col >= 0 && col < w {
-					dst[at] = float64(x[(ch*h+row)*w+col])
+				if row >= 0 && row < rows.Input && col >= 0 && col < cols.Input {
+					dst[at] = float64(x[(ch*rows.Input+row)*cols.Input+col])
 				}
 				at++
 			}
@@ -423,24 +426,10 @@ func convOf(n *graph.Node, weights []int64, in graph.Shape) (*Conv, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conv{Group: int(n.Int("group", 1)), Channels: int(in[1].Size)}
-	for i, a := range axes {
-		c.Input, c.Kernel = append(c.Input, int(in[2+i].Size)), append(c.Kernel, int(weights[2+i]))
-		c.Strides, c.Dilations = append(c.Strides, a.Stride), append(c.Dilations, a.Dilation)
-		c.Begin, c.Output = append(c.Begin, a.Begin), append(c.Output, a.Size)
-	}
+	c := &Conv{Group: int(n.Int("group", 1)), Channels: int(in[1].Size), Axes: axes}
 	if c.Positions() > maxSize {
-		return nil, fmt.Errorf("its output has a size that is too large, %v", c.Output)
+		return nil, fmt.Errorf("its output has a size that is too large, %v",
+			lists.Map(axes, func(a autodiff.Axis) int { return a.Size }))
 	}
 	return c, nil
-}
-
-func product(v []int) int {
-	p := 1
-	for _, x := range v {
-		if p *= x; p > maxSize {
-			return maxSize + 1
-		}
-	}
-	return p
 }

@@ -88,8 +88,8 @@ func fits(l *quant.LayerInfo, h, g []float32, rows int) error {
 	in, out := l.In*l.Positions, l.Out*l.Positions
 	if c := l.Conv; c != nil {
 		in, out = c.Channels, l.Out*c.Positions()
-		for _, n := range c.Input {
-			in *= n
+		for _, a := range c.Axes {
+			in *= a.Input
 		}
 	}
 	if len(h) != rows*in || len(g) != rows*out {

@@ -142,8 +142,8 @@ type window struct {
 }
 
 // Axis says how a Conv moves along one spatial axis of its image: element o of the Size elements of the result
-// reads the elements o·Stride + k·Dilation − Begin for all k of the kernel.
-type Axis struct{ Stride, Dilation, Begin, Size int }
+// reads the elements o·Stride + k·Dilation − Begin of the Input for all k of the Kernel.
+type Axis struct{ Input, Kernel, Stride, Dilation, Begin, Size int }
 
 // ConvAxes returns the spatial axes of the Conv n for an image and a kernel of known shapes.
 func ConvAxes(n *graph.Node, image, kernel graph.Shape) (axes []Axis, err error) {
@@ -151,7 +151,9 @@ func ConvAxes(n *graph.Node, image, kernel graph.Shape) (axes []Axis, err error)
 		c := &Call{Node: n, types: append(single(graph.Float, image), single(graph.Float, kernel)...)}
 		convType(c) // checks more than convWindows
 		for _, w := range c.convWindows() {
-			axes = append(axes, Axis{int(w.stride), int(w.dilation), int(w.begin), int(w.result)})
+			axes = append(axes, Axis{
+				int(w.image), int(w.kernel), int(w.stride), int(w.dilation), int(w.begin), int(w.result),
+			})
 		}
 	})
 	return axes, err

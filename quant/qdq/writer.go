@@ -254,8 +254,11 @@ func (w *graphWriter) kernel(l *plannedLayer, v string) string {
 	if c == nil {
 		return v
 	}
-	shape := w.shape(append([]int{l.info.Out, c.Channels / c.Group}, c.Kernel...)...)
-	return w.shared("Reshape", "w", []string{v, shape})
+	shape := []int{l.info.Out, c.Channels / c.Group}
+	for _, a := range c.Axes {
+		shape = append(shape, a.Kernel)
+	}
+	return w.shared("Reshape", "w", []string{v, w.shape(shape...)})
 }
 
 func (w *graphWriter) result(n *graph.Node) {
