@@ -18,7 +18,6 @@ func TestRefuses(t *testing.T) {
 		change     func(m *graph.Model, p *quant.Plan)
 	}{
 		{"unknown layer", `"layer9"`, func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Node = "layer9" }},
-		{"layer twice", "twice", func(_ *graph.Model, p *quant.Plan) { p.Layers[1].Node = "layer1" }},
 		{"width", "5-bit", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Bits = 5 }},
 		{"scales", "2 scales for 3 outputs", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Scales = []float32{1, 2} }},
 		{"zero scale", "scale 0", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Scales = []float32{0} }},

@@ -8,6 +8,7 @@
 package qdq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -84,8 +85,7 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 	p := &prepared{m: m, input: plan.Input, layers: map[string]*plannedLayer{}, outputs: map[string]quant.Act{}}
 	var errs []error
 	if plan.Input != nil {
-		p.value, err = inputValue(m.Graph, plan.Input.Value)
-		errs = append(errs, err)
+		p.value = cmp.Or(plan.Input.Value, m.Graph.DataInputs()[0].Name)
 	}
 	for _, info := range infos {
 		// Only Gemms have names of their own: a fixed layer does not take one from them.
@@ -94,25 +94,13 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 			p.layers[info.Node] = &plannedLayer{info: info, plan: l}
 		}
 	}
-	used := false
 	for i := range plan.Layers {
 		l := &plan.Layers[i]
-		e := p.layers[l.Node]
-		switch {
-		case e == nil:
+		if e := p.layers[l.Node]; e == nil {
 			errs = append(errs, fmt.Errorf("the plan names the layer %q, which the model does not have", l.Node))
-			continue
-		case e.plan != l:
-			errs = append(errs, fmt.Errorf("the plan names the layer %q twice", l.Node))
-			continue
-		case l.Float:
-			continue
+		} else if !l.Float {
+			errs = append(errs, p.encode(e))
 		}
-		used = used || (p.input != nil && e.info.Input == p.value)
-		errs = append(errs, p.encode(e))
-	}
-	if p.input != nil && p.value != "" && !used {
-		errs = append(errs, fmt.Errorf("the plan quantizes %q, which no quantized layer reads", p.value))
 	}
 	return p, errors.Join(errs...)
 }
@@ -139,19 +127,6 @@ func (p *prepared) encode(l *plannedLayer) error {
 	var err error
 	l.enc, err = l.plan.Encode(l.info, scale)
 	return err
-}
-
-func inputValue(g *graph.Graph, name string) (string, error) {
-	if name == "" {
-		if in := g.DataInputs(); len(in) == 1 {
-			return in[0].Name, nil
-		}
-		return "", errors.New("the model has several inputs: the plan's input must name its value")
-	}
-	if slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return slices.Contains(n.Inputs, name) }) {
-		return name, nil
-	}
-	return "", fmt.Errorf("the plan quantizes the value %q, which the model does not have", name)
 }
 
 // write makes the quantized model with the containers of the layers; with the
