@@ -97,7 +97,11 @@ func (f *looksFlags) ofCopy(known *gate.Looks) bool {
 	dir := filepath.Dir(f.path)
 	names, _ := fs.Glob(os.DirFS(dir), "*"+looksSuffix) // an error would be one of the pattern
 	for _, name := range names {
-		if o, err := gate.ReadLooks(filepath.Join(dir, name), known.Model); err == nil && len(o.Looks) > 0 {
+		o, err := gate.ReadLooks(filepath.Join(dir, name), known.Model)
+		if err != nil {
+			continue
+		}
+		if o.Drop(f.fingerprint); len(o.Looks) > 0 {
 			known.Merge(o)
 			f.notes = append(f.notes, name+" is about the same model under another name: its looks count")
 		}
