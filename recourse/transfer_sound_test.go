@@ -177,3 +177,18 @@ constraints:
 `))
 	holdAction(t, a, []float64{1, 0, 0, 1}, 0, []float32{0, 1, 0, 0}, []float32{3, 1, 0, 0}, 4)
 }
+
+// The noise of a number that does not change moves nothing by a table, though the person is not as the table has it.
+func TestNoiseMovesNoTable(t *testing.T) {
+	t.Parallel()
+	a := compile(t, parsed(`features:
+- {name: years, kind: numeric, mean: 0, std: 1, step: 1, bounds: [0, 3]}
+- {name: degree, kind: onehot, values: [p, q], actionable: false}
+links:
+- {from: years, to: degree, map: {0: p, 3: q}}
+`))
+	x, noise := []float32{1, 0, 1}, float32(0x1p-23)
+	if a.Check(x, []float32{noise, 0, 0}) != nil || a.Check(x, []float32{noise, 1, -1}) == nil {
+		t.Error("the degree changes with the noise of years, not with years")
+	}
+}

@@ -184,6 +184,9 @@ func (a *Set) Propagate(x, d []float32) {
 			d[to.First] += float32(l.scale * float64(d[from.First]))
 			continue
 		}
+		if from.form == grid && from.onTick(x[from.First], d[from.First], 0) {
+			continue // the noise of float32 is no change
+		}
 		v := l.value(from, x, d)
 		switch {
 		case math.IsNaN(v):
