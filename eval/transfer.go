@@ -51,7 +51,7 @@ func newTransfers(ctx context.Context, f, g recourse.Model) (t *transfers, why s
 	var networks [2]*proof.Network
 	for i, m := range t.models {
 		if networks[i], why, err = recourse.NetworkOf(ctx, m); err != nil || why != "" {
-			return nil, [...]string{"the original", quantizedModel}[i] + ": " + why, err
+			return nil, [...]string{"the original", quantizedModel}[i] + " " + why, err
 		}
 	}
 	for i := range networks {

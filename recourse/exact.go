@@ -64,11 +64,11 @@ type networkModel interface {
 	Network(ctx context.Context) (rows [][]float64, bias []float64, units int, why string, err error)
 }
 
-// NetworkOf returns the network that a model is; without one, why says what it is.
+// NetworkOf returns the network that a model is; without one, why goes on after the name of the model: is none ...
 func NetworkOf(ctx context.Context, m Model) (n *proof.Network, why string, err error) {
 	f, ok := m.(networkModel)
 	if !ok {
-		return nil, "the model is no single network", nil
+		return nil, "is no single network", nil
 	}
 	n = &proof.Network{}
 	n.Rows, n.Bias, n.Units, why, err = f.Network(ctx)
@@ -76,9 +76,9 @@ func NetworkOf(ctx context.Context, m Model) (n *proof.Network, why string, err 
 	case ctx.Err() != nil:
 		return nil, "", context.Cause(ctx)
 	case err != nil:
-		return nil, err.Error(), nil
+		return nil, "gives no network: " + err.Error(), nil
 	case why != "":
-		return nil, "the model is no network of Relu units: " + why, nil
+		return nil, "is no network of Relu units: " + why, nil
 	}
 	return n, "", nil
 }
@@ -111,7 +111,10 @@ func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, start [
 	if err != nil {
 		return nil, nil, fmt.Errorf("recourse: %w", err)
 	}
-	whole := &exactSearch{a: a, o: o, why: why}
+	whole := &exactSearch{a: a, o: o}
+	if why != "" {
+		whole.why = "the model " + why
+	}
 	if net != nil {
 		if whole.pair, err = proof.NewPair(net, nil); err != nil {
 			return nil, nil, fmt.Errorf("recourse: %w", err)
