@@ -84,10 +84,11 @@ type search struct {
 	accept func(action []float32, margin, other float64, alone bool)
 	aim    float64 // the margin at which a better action is made cheaper
 
-	open  frontier
-	seen  int
-	tried []float64 // last
-	mixed []float64 // fulfils the last rule with a multiplier; nil without one
+	open    frontier
+	seen    int
+	tried   []float64 // last
+	reached float64   // its margin
+	mixed   []float64 // fulfils the last rule with a multiplier; nil without one
 	// The last actions tried that the other network refuses, and accepts.
 	refused, accepted []float64
 	lost              float64 // the bound of what could not be divided, or need not be
@@ -341,8 +342,8 @@ func (p *problem) falls(plane []float64) float64 {
 	return poor + (rich-poor)*(p.budget-p.poor.cost)/(p.rich.cost-p.poor.cost)
 }
 
-// consider tries the assignments that the last bound comes from, and where they reach the aim looks for the cheapest
-// that do: the bound rises with the budget.
+// consider tries the assignments that the last bound comes from. Where they reach the aim it looks for the least budget
+// whose assignments do.
 func (s *search) consider(n *node, r int, lambda float64) {
 	if !(s.attempt(n) >= s.aim) {
 		return
@@ -350,12 +351,11 @@ func (s *search) consider(n *node, r int, lambda float64) {
 	budget := s.budget
 	for low, high, left := 0.0, budget, 40; left > 0; left-- {
 		at := (low + high) / 2
-		if s.budget = at; s.margin(n, r, lambda) < s.aim {
+		if s.budget = at; s.margin(n, r, lambda) < s.aim || s.attempt(n) < s.aim {
 			low = at
 			continue
 		}
-		high = at
-		if s.attempt(n); s.budget != at { // it was accepted
+		if high = at; s.budget != at { // it was accepted
 			budget, high = s.budget, min(high, s.budget)
 		}
 	}
@@ -363,7 +363,16 @@ func (s *search) consider(n *node, r int, lambda float64) {
 }
 
 func (s *search) attempt(n *node) float64 {
-	margin := s.try(n, s.between(), false)
+	margin := s.try(n, s.between(s.poor.pos), false)
+	if !s.pair() && s.rich.cost > s.budget {
+		least := make([]float64, len(n.dom))
+		for i := range n.dom {
+			if v, d := &s.variables[i], &n.dom[i]; !d.stays(v) {
+				least[i], _ = d.cheapest(v)
+			}
+		}
+		margin = max(margin, s.try(n, s.between(least), false))
+	}
 	if s.mixed != nil {
 		margin = max(margin, s.try(n, s.mixed, false))
 	}
@@ -391,20 +400,23 @@ func (s *search) cross(n *node) {
 	s.try(n, from, false)
 }
 
-// try has an affordable action of the node judged, and returns its margin; -Inf when it was not worth it.
+// try has an affordable action of the node judged, and returns its margin; -Inf when it costs too much.
 func (s *search) try(n *node, pos []float64, alone bool) float64 {
-	if s.cost(pos) > s.budget*(1+1e-12) || !alone && slices.Equal(pos, s.tried) {
+	if s.cost(pos) > s.budget*(1+1e-12) {
 		return math.Inf(-1)
 	}
-	s.tried = pos
+	if !alone && slices.Equal(pos, s.tried) {
+		return s.reached
+	}
 	margin, other := s.evaluate(pos)
+	s.tried, s.reached = pos, margin
 	if other > 0 {
 		s.accepted = pos
 	} else {
 		s.refused = pos
 	}
 	if margin <= s.floor {
-		return math.Inf(-1)
+		return margin
 	}
 	action := s.action(pos)
 	if !s.linear.Empty() && n.condition == nil {
@@ -431,9 +443,9 @@ func (v *variable) cost(pos float64) float64 {
 	return v.costs[int(pos)]
 }
 
-// between returns the affordable assignment from poor towards rich.
-func (p *problem) between() []float64 {
-	pos, left, changed := slices.Clone(p.poor.pos), p.budget-p.poor.cost, 0
+// between returns the affordable assignment on the way from one to rich.
+func (p *problem) between(from []float64) []float64 {
+	pos, left, changed := slices.Clone(from), p.budget-p.cost(from), 0
 	for _, v := range pos {
 		if v != 0 {
 			changed++
