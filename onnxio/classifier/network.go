@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/gonum/floats"
@@ -101,7 +102,7 @@ func (c *Model) cut() (cut *graph.Model, units []reluUnit, why string) {
 	cut = c.Graph().Clone()
 	g := cut.Graph
 	needed := g.Needed(c.logits)
-	moves := map[string]bool{c.Input().Name: true}
+	moves, products := map[string]bool{c.Input().Name: true}, map[string]bool{} // since the last Relu
 	kept := g.Nodes[:0:0]
 	g.Outputs = nil
 	for _, n := range g.Nodes {
@@ -121,6 +122,12 @@ func (c *Model) cut() (cut *graph.Model, units []reluUnit, why string) {
 			if n.HasGraphs() || !n.Standard() || !affineNode(n, moving) {
 				return nil, nil, n.Label() + " is neither affine nor Relu"
 			}
+			product := slices.Contains([]string{"MatMul", "Gemm", "Conv", "ConvTranspose"}, n.Op)
+			multiplied := len(lists.Where(len(n.Inputs), func(i int) bool { return products[n.Inputs[i]] }))
+			if multiplied > 1 || product && multiplied > 0 { // what cancels in the product of weights has been rounded
+				return nil, nil, n.Label() + " follows another layer without a Relu between them"
+			}
+			products[n.Outputs[0]] = product || multiplied > 0
 			kept = append(kept, n)
 			continue
 		}
