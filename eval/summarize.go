@@ -186,9 +186,10 @@ func (ws *doubts) statistics(r *Result, d *doubtful) {
 	ws.addIf(p.Favoured == 0, "the original approves none of %d people: check which class is the favourable one", p.Read)
 	evaluated, free := d.evaluated, d.free
 	ws.addIf(evaluated < minPeople, "only %d people are evaluated: the rates are uncertain (see the intervals)", evaluated)
-	ws.addIf(float64(free) > muchFree*float64(evaluated) && !r.Settings.OneSided, "the quantized model approves %d of the "+
-		"%d evaluated people as they are: CRG counts those of them who have the required margin at cost 0 (crg_both leaves "+
-		"these out)", free, evaluated)
+	ws.addIf(float64(free) > muchFree*float64(evaluated) && !r.Settings.OneSided,
+		"the quantized model approves %d of the "+
+			"%d evaluated people as they are: CRG counts those of them who have the required margin at cost 0 (crg_both leaves "+
+			"these out)", free, evaluated)
 	for i := range r.Margins {
 		ws.margin(&r.Margins[i], p.Evaluated, r.Settings.Issued)
 	}

@@ -376,8 +376,8 @@ func packed(g *graph.Graph) map[string]bool {
 	return all
 }
 
-// bakedBatches returns the batch sizes that a model may insist on although it declares none: an exporter that traces one
-// batch writes its size into the shapes of Reshapes.
+// bakedBatches returns the batch sizes that a model may insist on although it declares none: an exporter that traces
+// one batch writes its size into the shapes of Reshapes.
 func (m *Model) bakedBatches() []int {
 	sizes, stored := []int{1}, m.graph.Graph.Stored()
 	for _, n := range m.graph.Graph.Nodes {

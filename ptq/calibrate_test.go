@@ -169,8 +169,8 @@ func TestMarginErrorHeldOut(t *testing.T) {
 	}
 }
 
-// Channels that differ too little to be equalized always, and more than in ordinary networks, are where the margin error
-// at points held out is less with it.
+// Channels that differ too little to be equalized always, and more than in ordinary networks, are where the margin
+// error at points held out is less with it.
 func TestMarginErrorEqualizes(t *testing.T) {
 	t.Parallel()
 	g, tk, people := loans(t, "train.csv")

@@ -75,7 +75,8 @@ type Outcome struct {
 var ErrDiverged = errors.New("training diverged")
 
 // Rounds is how often points are drawn, and so the least number of steps. In the last frozenRounds codes stay as they
-// are, while scales and biases make up for the last changes of codes: a weight between two codes would otherwise move to and fro to the end.
+// are, while scales and biases make up for the last changes of codes: a weight between two codes would otherwise move
+// to and fro to the end.
 const Rounds, frozenRounds = 16, 2
 
 // maxPoints is the largest number of points of a kind that a round has a use for.

@@ -1,9 +1,10 @@
 package quant
 
 import (
-	"cfq/internal/lists"
 	"errors"
 	"fmt"
+
+	"cfq/internal/lists"
 )
 
 // Input lays a tabular input on a common uint8 grid with zero point 0 and one

@@ -157,7 +157,8 @@ links:
 `))
 	for _, to := range []float32{3.9, 4.3, 4.45} {
 		allowed := a.Check([]float32{0, 0}, []float32{to, to}) == nil
-		if got := transferOf(t, a, []float64{0, 1}, 0, []float32{0, 0}, 100); allowed != (to < 4) || math.Abs(got.Upper-4) > 0.01 {
+		got := transferOf(t, a, []float64{0, 1}, 0, []float32{0, 0}, 100)
+		if allowed != (to < 4) || math.Abs(got.Upper-4) > 0.01 {
 			t.Errorf("an age of %g is allowed: %v, the bound of 4 is %g", to, allowed, got.Upper)
 		}
 	}

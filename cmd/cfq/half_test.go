@@ -27,8 +27,8 @@ func half(m *graph.Model) *graph.Model {
 	return m
 }
 
-// TestHalf: promises of a float16 file are kept by the file itself, at margin 0, where probabilities of different logits
-// are rounded to one.
+// TestHalf: promises of a float16 file are kept by the file itself, at margin 0, where probabilities of different
+// logits are rounded to one.
 func TestHalf(t *testing.T) {
 	o := orttest.Need(t)
 	m := half(must.Get(codec.ReadFile(loans("model.onnx")))(t))

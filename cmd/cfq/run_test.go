@@ -129,7 +129,8 @@ func TestInspectNotImplemented(t *testing.T) {
 	must.Do(t, os.WriteFile(path, data, 0o600))
 	out, _, err := call(t.Context(), "inspect", path, "--ort-lib", lib)
 	must.Do(t, err)
-	want := "quantize  it is a file that ONNX Runtime does not load (ONNX Runtime does not implement an operator for the types " +
+	want := "quantize  it is a file that ONNX Runtime does not load (ONNX Runtime does not implement an operator for " +
+		"the types " +
 		"it has here: Acosh"
 	must.Has(t, out, want)
 }
@@ -186,8 +187,8 @@ func TestExternalWeightsAreOfTheModel(t *testing.T) {
 	_, _, err = call(t.Context(), "summarize", model, loans("model.onnx"), table, "-t", loans("task.yaml"),
 		"--ort-lib", lib)
 	must.Fail(t, err, "were not made with the files")
-	_, _, err = call(t.Context(), append([]string{"gate", "--sample=5", "--max-vd", ".5", "--previous", doc, "--looks-file", "none"},
-		people...)...)
+	args := []string{"gate", "--sample=5", "--max-vd", ".5", "--previous", doc, "--looks-file", "none"}
+	_, _, err = call(t.Context(), append(args, people...)...)
 	must.Fail(t, err, "its original is")
 }
 

@@ -112,7 +112,8 @@ func (r *Report) judgeEncoding(g *Gate, state string) {
 		Check: EncodingCheck, Metric: EncodingCheck, Severity: Blocks, Verdict: Inconclusive, Limit: "verified",
 		Bounded: unbounded(), Why: "the encoding is " + state,
 	}
-	advice := "verify it by --scores FILE (scores that the training code gives rows of --data), `cfq task check --scores`, " +
+	advice := "verify it by --scores FILE (scores that the training code gives rows of --data), " +
+		"`cfq task check --scores`, " +
 		"target.accuracy in the task, or a model of raw columns, or accept it with --unverified-encoding"
 	if state != "unverified" {
 		advice = "correct the encoding of the task, or its target.accuracy"

@@ -109,10 +109,10 @@ func (v *evaluationView) newParts(title, what string, t float64) *resultTable {
 	return newResultTable(title, what, 1, columns)
 }
 
-func (p *resultTable) mark(g *eval.GroupGap) {
-	column := slices.IndexFunc(p.columns, func(c metricColumn) bool { return c.metric == g.Metric })
-	if row := slices.Index(p.names, g.Worst); column >= 0 && row >= 0 {
-		p.Rows[row][1+column] += " (worst)"
-		p.style(row, 1+column, "bad")
+func (t *resultTable) mark(g *eval.GroupGap) {
+	column := slices.IndexFunc(t.columns, func(c metricColumn) bool { return c.metric == g.Metric })
+	if row := slices.Index(t.names, g.Worst); column >= 0 && row >= 0 {
+		t.Rows[row][1+column] += " (worst)"
+		t.style(row, 1+column, "bad")
 	}
 }

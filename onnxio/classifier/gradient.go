@@ -30,7 +30,8 @@ func (c *Model) LossGrads(ctx context.Context, x []float32) (m, grads []float32,
 }
 
 func (c *Model) grads(ctx context.Context, key string, scalar appender, x []float32) (m, grads []float32, err error) {
-	values, wants := []string{marginName}, []want{{name: marginName, size: 1}, {name: gradOf(0), size: c.Dim(), input: true}}
+	values := []string{marginName}
+	wants := []want{{name: marginName, size: 1}, {name: gradOf(0), size: c.Dim(), input: true}}
 	if limit := c.Limit(); c.file != nil && limit != "" {
 		values, wants = append(values, limit), append(wants, want{name: limit, size: 1})
 	}

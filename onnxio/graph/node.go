@@ -65,8 +65,8 @@ func (n *Node) HasGraphs() bool {
 
 // Constant returns the value of a Constant node that holds numbers or texts in any of the forms of the standard: value,
 // value_float, value_floats, value_int, value_ints, value_strings. It is nil for other nodes, other constants (a single
-// text, sparse tensors), and where the attribute stands for one of a function. The tensor is the caller's to rename; its
-// Raw is shared with the node.
+// text, sparse tensors), and where the attribute stands for one of a function. The tensor is the caller's to rename;
+// its Raw is shared with the node.
 func (n *Node) Constant() *Tensor {
 	if !n.Is("Constant") || len(n.Outputs) == 0 {
 		return nil

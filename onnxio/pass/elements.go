@@ -11,8 +11,8 @@ import (
 
 // ElementTypes remembers the element types of a model that computes in others than float32, in which gradients lose
 // small numbers, and weights of few bits take the same bytes. So gradients are those of a copy in float32, and what is
-// written computes in float32 between Casts that give it the inputs and outputs of the file. Margins are the file's own.
-// The zero value remembers nothing.
+// written computes in float32 between Casts that give it the inputs and outputs of the file. Margins are the file's
+// own. The zero value remembers nothing.
 type ElementTypes struct {
 	dtypes map[string]graph.DType // of inputs and outputs that are float32 now
 	found  map[graph.DType]bool   // all that have become float32

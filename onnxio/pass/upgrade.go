@@ -143,7 +143,8 @@ func changes() map[string][]change {
 		// The statistics are those of channels; they could be of each position before.
 		"BatchNormalization": {{9, func(_ *upgrader, n *graph.Node) error {
 			if a := remove(n, "spatial"); a != nil && a.I == 0 {
-				return errors.New("normalizes every position by itself (spatial: 0), which opset 9 dropped: export the model at a " +
+				return errors.New("normalizes every position by itself (spatial: 0), which opset 9 dropped: export the model at " +
+					"a " +
 					"newer opset")
 			}
 			return nil

@@ -135,7 +135,8 @@ func TestStreamOfFileWithPeople(t *testing.T) {
 		t.Errorf("%d calls, %+v: %v", calls, f, err)
 	}
 	numbered := file(t, "row,"+columns+"\n0,30,45,0,Private,no\n")
-	if _, err := Stream(t.Context(), numbered, tk, nil, nil); err == nil || !strings.Contains(err.Error(), "factual rows marked in a column role") {
+	_, err = Stream(t.Context(), numbered, tk, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "factual rows marked in a column role") {
 		t.Error(err)
 	}
 }

@@ -319,7 +319,8 @@ func (p *problem) mixture() []float64 {
 	return p.mix(p.poor.pos, p.rich.pos, (p.budget-p.poor.cost)/(p.rich.cost-p.poor.cost))
 }
 
-// mix goes from one assignment to another by a share of the way on lines, to a step where there are steps; options stay.
+// mix goes from one assignment to another by a share of the way on lines, to a step where there are steps; options
+// stay.
 func (p *problem) mix(from, to []float64, share float64) []float64 {
 	pos := slices.Clone(from)
 	for i := range pos {

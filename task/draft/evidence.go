@@ -14,7 +14,7 @@ type Evidence struct {
 	Other  string        // what a record is about that is of no use here; "": there is none
 
 	Stated                float64 // accuracy that the model's owner states; 0: none
-	Rows, Right, Frequent int     // with known outcome; of them decided as labelled, and those with the more frequent outcome
+	Rows, Right, Frequent int     // with known outcome; of them decided as labelled, and with the more frequent outcome
 }
 
 // The states of an encoding.
@@ -64,7 +64,8 @@ func (e *Evidence) State() (state, why string) {
 	case accuracy == Verified || v != nil && v.Accuracy > 0:
 		return Verified, "the model's accuracy is the one that the task file states"
 	case v != nil:
-		return Unverified, fmt.Sprintf("%d of %d rows with scores tell something: want %d or more", v.Telling, v.Rows, MinScores)
+		return Unverified, fmt.Sprintf("%d of %d rows with scores tell something: want %d or more", v.Telling, v.Rows,
+			MinScores)
 	case e.Other != "":
 		return Unverified, e.Other
 	case accuracy == Unverified:

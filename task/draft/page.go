@@ -11,8 +11,8 @@ import (
 	"cfq/task"
 )
 
-// pageText is the text of a draft, a template of YAML with comments, and in "notes" what is said of it. A key stands before the questions of a mapping:
-// YAML reads one of comments alone as null.
+// pageText is the text of a draft, a template of YAML with comments, and in "notes" what is said of it. A key stands
+// before the questions of a mapping: YAML reads one of comments alone as null.
 //
 //go:embed page.tmpl
 var pageText string

@@ -167,7 +167,8 @@ func TestLatent(t *testing.T) {
 				Search struct{ VD struct{ Den int } }
 			}
 		}
-		w.result(&r, with("quantize", "model.onnx", "--allow-larger", "--target-vd", "0.3", "--method", "ptq", "-o", "target.onnx",
+		w.result(&r, with("quantize", "model.onnx", "--allow-larger", "--target-vd", "0.3", "--method", "ptq",
+			"-o", "target.onnx",
 			"--overwrite")...)
 		return r.Refused, r.Candidates[0].Search.VD.Den
 	}

@@ -342,7 +342,8 @@ func (w *workdir) writeReports() {
 		"--by", "sex", "--stress", "tightness", "--perturbation", "0.01", "--latency",
 		"--records", "eval.parquet", "--report", "json:eval.json", "--report", "html:eval.html",
 	})...)
-	w.call(0, slices.Concat([]string{"eval", "model.onnx", "bad.onnx"}, people, []string{"--records", "eval.csv", "--noise", "0"})...)
+	w.call(0, slices.Concat([]string{"eval", "model.onnx", "bad.onnx"}, people,
+		[]string{"--records", "eval.csv", "--noise", "0"})...)
 	w.call(1, "gate", "model.onnx", "bad.onnx", "-d", "test.csv", "-t", "task.yaml", "-q", "--max-vd", "0.02",
 		"--sample", "25", "--check", "vd[sex]<=0.05", "--report", "json:gate.json", "--report", "html:gate.html")
 	w.call(0, slices.Concat([]string{"compare", "model.onnx", "bad=bad.onnx", "good=good.onnx"}, people, []string{
