@@ -25,7 +25,7 @@ func TestExactJointLine(t *testing.T) {
 			fine.Features[i].Step, free.Features[i].Step = 0.25, 0
 			x := jointPeople(rng, fine, 5)
 			m := drawAffine(rng, fine.Dim(), -0.8)
-			got, methods := proved(t, m, compile(t, &free), x, ExactOptions{})
+			got, methods := proved(t, m, compile(t, &free), x, ExactOptions{Nodes: 3000})
 			want, _ := proved(t, plain{m}, compile(t, fine), x, ExactOptions{})
 			for i := range want {
 				if want[i].Status == AlreadyFavourable {

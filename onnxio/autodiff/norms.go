@@ -8,8 +8,7 @@ import (
 
 func normalizations() []Operator {
 	return []Operator{
-		// What does not depend on x is kept apart from it, so that a runtime computes the factor and the offset once, at
-		// load.
+		// What does not depend on x is kept apart from it, so that a runtime computes factor and offset once, at load.
 		{Name: "BatchNormalization", expand: func(c *Call) string {
 			statistics := slices.ContainsFunc(c.Node.Outputs[1:], func(o string) bool { return o != "" })
 			c.failIf(c.Node.Int("training_mode", 0) != 0 || statistics, "it is in training mode")
