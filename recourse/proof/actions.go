@@ -19,8 +19,7 @@ type actions struct {
 	effects   [][]term // of each slot on the inputs
 	linear    *constraint.Linear
 	noise     []float64   // by how much allowed actions may miss each row of linear
-	sums      [][]float64 // of each slot on the rows of linear
-	rules     [][]float64 // the same by row
+	rules     [][]float64 // what each slot adds to each row of linear
 	limits    []constraint.Limit
 	limit     int
 	budget    float64 // on the sum of the variables' costs
@@ -63,7 +62,7 @@ const mostTabled = 1 << 12
 // newActions returns the person's actions and the domains of all of them.
 func newActions(a *constraint.Set, x []float32) (p *actions, domains []domain) {
 	p = &actions{set: a, x: x, linear: a.Linear(x), limit: a.Limit(), budget: math.Inf(1), beyond: math.Inf(1)}
-	p.limits = p.linear.Limits()
+	p.limits, p.rules = p.linear.Limits(), make([][]float64, len(p.linear.Need))
 	d := make([]float32, a.Dim())
 	effect := func(step float64) {
 		a.Propagate(x, d)
@@ -73,9 +72,10 @@ func newActions(a *constraint.Set, x []float32) (p *actions, domains []domain) {
 				e = append(e, term{j, step * float64(v)})
 			}
 		}
-		sums := p.linear.Effects(d)
-		floats.Scale(step, sums)
-		p.effects, p.sums = append(p.effects, e), append(p.sums, sums)
+		p.effects = append(p.effects, e)
+		for r, sum := range p.linear.Effects(d) {
+			p.rules[r] = append(p.rules[r], step*sum)
+		}
 		clear(d)
 	}
 	for _, u := range a.Free() {
@@ -274,7 +274,8 @@ func (p *actions) maximum(rich, poor *assignment, dom []domain, plane []float64,
 		poor.value, poor.cost = rich.value, rich.cost
 		return bound
 	}
-	if !p.cheapest(poor, dom, plane) || poor.cost > p.budget {
+	cost, changed := p.cheapest(poor.pos, dom)
+	if poor.cost, poor.value = cost, p.at(plane, poor.pos); changed > p.limit || cost > p.budget {
 		return math.Inf(-1)
 	}
 	spare := &assignment{pos: make([]float64, len(dom))}
@@ -308,23 +309,20 @@ func (d *domain) cheapest(v *variable) (pos, cost float64) {
 	return pos, v.cost(pos)
 }
 
-// cheapest sets to to the assignment of the least cost; false when more variables change than may.
-func (p *actions) cheapest(to *assignment, dom []domain, plane []float64) bool {
-	to.cost = 0
-	used := 0
+// cheapest sets pos to the positions of the least cost, which it returns with how many variables change.
+func (p *actions) cheapest(pos []float64, dom []domain) (cost float64, changed int) {
 	for i := range dom {
 		v, d := &p.variables[i], &dom[i]
-		to.pos[i] = 0
+		pos[i] = 0
 		if d.stays(v) {
 			continue
 		}
-		used++
-		pos, cost := d.cheapest(v)
-		to.pos[i] = pos
-		to.cost += cost
+		at, one := d.cheapest(v)
+		pos[i] = at
+		cost += one
+		changed++
 	}
-	to.value = p.at(plane, to.pos)
-	return used <= p.limit
+	return cost, changed
 }
 
 // action returns the change of the inputs at the positions.

@@ -262,30 +262,29 @@ func (p *problem) narrow(b *bounds, dom []domain) bool {
 
 // evaluate returns the margins of the network and the other one.
 func (p *problem) evaluate(pos []float64) (margin, other float64) {
-	for u := range p.units + p.margins {
-		z := p.ofAt.at[u] + floats.Dot(p.of.weight[u], p.z[p.of.first[u]:][:len(p.of.weight[u])])
-		if e := p.ofAt.effects[u]; e != nil {
-			z += p.at(e, pos)
+	margin, other = p.forward(&p.of, p.z, pos, &p.ofAt), math.NaN()
+	if p.pair() {
+		other = p.forward(&p.other, p.e, pos, &p.ofAt, &p.apartAt)
+	}
+	return margin, other
+}
+
+// forward sets values to what the rows of a network give, which is the sum of the fields, and returns the margin.
+func (p *problem) forward(s *side, values, pos []float64, fields ...*field) float64 {
+	for u := range values {
+		z := 0.0
+		for _, f := range fields {
+			z += f.at[u]
 		}
-		if p.z[u] = z; u < p.units {
-			p.z[u] = max(z, 0)
+		z += floats.Dot(s.weight[u], values[s.first[u]:][:len(s.weight[u])])
+		for _, f := range fields {
+			if e := f.effects[u]; e != nil {
+				z += p.at(e, pos)
+			}
+		}
+		if values[u] = z; u < p.units {
+			values[u] = max(z, 0)
 		}
 	}
-	margin, other = slices.Min(p.z[p.units:]), math.NaN()
-	if !p.pair() {
-		return margin, other
-	}
-	for u := range p.units + p.margins {
-		z := p.ofAt.at[u] + p.apartAt.at[u] + floats.Dot(p.other.weight[u], p.e[p.other.first[u]:][:len(p.other.weight[u])])
-		if e := p.ofAt.effects[u]; e != nil {
-			z += p.at(e, pos)
-		}
-		if e := p.apartAt.effects[u]; e != nil {
-			z += p.at(e, pos)
-		}
-		if p.e[u] = z; u < p.units {
-			p.e[u] = max(z, 0)
-		}
-	}
-	return margin, slices.Min(p.e[p.units:])
+	return slices.Min(values[p.units:])
 }

@@ -32,6 +32,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"cfq/recourse/constraint"
 )
 
@@ -179,10 +181,7 @@ func (p *problem) prepare(cost float64) {
 	p.noise = p.linear.Noise(unclear)
 	p.slack = p.rounding(&p.of, inputs, off, p.root.hi)
 	if p.pair() {
-		hi := make([]float64, p.units)
-		for u := range hi {
-			hi[u] = p.root.hi[u] + p.root.apartHi[u]
-		}
+		hi := floats.AddTo(make([]float64, p.units), p.root.hi, p.root.apartHi)
 		p.otherSlack = p.rounding(&p.other, inputs, off, hi)
 	}
 }

@@ -25,13 +25,6 @@ func (k *Pair) newProblem(a *constraint.Set, x []float32) *problem {
 	p.heldH, p.heldD = make([]float64, k.units), make([]float64, k.units)
 	p.plane, p.planes = make([]float64, len(p.effects)), make([][]float64, k.units)
 	p.rich, p.poor = assignment{pos: make([]float64, len(p.all))}, assignment{pos: make([]float64, len(p.all))}
-	p.rules = make([][]float64, len(p.linear.Need))
-	for r := range p.rules {
-		p.rules[r] = make([]float64, len(p.effects))
-		for k, sums := range p.sums {
-			p.rules[r][k] = sums[r]
-		}
-	}
 	return p
 }
 
@@ -226,8 +219,7 @@ func (s *search) bound(n *node) {
 	if s.settled(n.dom) {
 		n.upper = math.Inf(-1)
 		pos := make([]float64, len(n.dom))
-		s.cheapest(&s.poor, n.dom, s.plane)
-		copy(pos, s.poor.pos)
+		s.cheapest(pos, n.dom)
 		if margin, other := s.evaluate(pos); s.pair() && other <= s.otherSlack {
 			s.lost = max(s.lost, margin)
 		}
@@ -292,8 +284,8 @@ func (s *search) margin(n *node, r int, lambda float64) float64 {
 			if !math.IsInf(high, 1) {
 				price = (low + high) / 2
 			}
-			if v := bound(price); v+1e-10*(1+math.Abs(best))+1e-13*price*math.Abs(need) < best {
-				best, chosen = v+1e-10*(1+math.Abs(best))+1e-13*price*math.Abs(need), price
+			if v := bound(price) + 1e-10*(1+math.Abs(best)) + 1e-13*price*math.Abs(need); v < best {
+				best, chosen = v, price
 			}
 			if s.falls(s.rules[k]) < aim {
 				low, step, below = price, 4*step, s.mixture()
@@ -316,7 +308,7 @@ func (p *problem) mixture() []float64 {
 	if p.rich.cost <= p.budget {
 		return slices.Clone(p.rich.pos)
 	}
-	return p.mix(p.poor.pos, p.rich.pos, (p.budget-p.poor.cost)/(p.rich.cost-p.poor.cost))
+	return p.mix(p.poor.pos, p.rich.pos, p.afforded())
 }
 
 // mix goes from one assignment to another by a share of the way on lines, to a step where there are steps; options
@@ -340,8 +332,11 @@ func (p *problem) falls(plane []float64) float64 {
 	if p.rich.cost <= p.budget {
 		return rich
 	}
-	return poor + (rich-poor)*(p.budget-p.poor.cost)/(p.rich.cost-p.poor.cost)
+	return poor + (rich-poor)*p.afforded()
 }
+
+// afforded is the share of the way from the poor assignment to the rich one that costs the budget.
+func (p *problem) afforded() float64 { return (p.budget - p.poor.cost) / (p.rich.cost - p.poor.cost) }
 
 // consider tries the assignments that the last bound comes from. Where they reach the aim it looks for the least budget
 // whose assignments do.
@@ -367,11 +362,7 @@ func (s *search) attempt(n *node) float64 {
 	margin := s.try(n, s.between(s.poor.pos), false)
 	if !s.pair() && s.rich.cost > s.budget {
 		least := make([]float64, len(n.dom))
-		for i := range n.dom {
-			if v, d := &s.variables[i], &n.dom[i]; !d.stays(v) {
-				least[i], _ = d.cheapest(v)
-			}
-		}
+		s.cheapest(least, n.dom)
 		margin = max(margin, s.try(n, s.between(least), false))
 	}
 	if s.mixed != nil {
