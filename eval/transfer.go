@@ -135,10 +135,13 @@ func (p *transferred) between(ctx context.Context, side int, known *Promise, t f
 	if known.Exists() && known.Violation == "" && known.reaches(t) {
 		cost = float64(known.Cost)
 	}
-	goal := proof.Goal{Margin: t, Aim: t + 1e-5*(1+t), Cost: cost, Gap: leastGap, Nodes: transferNodes}
+	goal := proof.Goal{Margin: t, Aim: recourse.Aim(t), Cost: cost, Gap: leastGap, Nodes: transferNodes}
 	least, err := p.alone[side].Cheapest(ctx, p.set, x, goal, func(point []float32) (bool, error) {
-		at, err := p.promise(ctx, side, point)
-		return at.reaches(t), err
+		own, err := margins(ctx, p.models[side], point, 1)
+		if err != nil {
+			return false, err
+		}
+		return (&Promise{Own: Float(own[0])}).reaches(t), nil
 	})
 	switch {
 	case err != nil:

@@ -232,8 +232,7 @@ func (e *exactSearch) branch(i int, a *constraint.Set) error {
 	}
 	improve := func(gap float64, real bool) (proof.Optimum, error) {
 		goal := proof.Goal{
-			Margin: e.o.Margin, Aim: e.o.Margin + slackAbove(e.o.Margin), Cost: math.Inf(1), Gap: gap, Nodes: e.o.Nodes,
-			Real: real,
+			Margin: e.o.Margin, Aim: Aim(e.o.Margin), Cost: math.Inf(1), Gap: gap, Nodes: e.o.Nodes, Real: real,
 		}
 		if answer.Status == Found {
 			goal.Cost = answer.Cost

@@ -12,7 +12,7 @@ import (
 func (e *exactSearch) enumerate(c *catalogue, limit int) error {
 	const least, most = 64, 1 << 15 // actions of a batch
 	dim, looked := e.a.Dim(), 0
-	required, target := float32(e.o.Margin), float32(e.o.Margin+slackAbove(e.o.Margin))
+	required, target := float32(e.o.Margin), float32(Aim(e.o.Margin))
 	d, spare := make([]float32, dim), false // spare: an action reaches the required margin, though not the aim
 	var points []float32
 	for c.open.Len() > 0 && looked <= limit {

@@ -151,9 +151,9 @@ func people(m LossModel, a *constraint.Set, x []float32, required float64) (n in
 	return len(x) / a.Dim(), nil
 }
 
-// slackAbove is how far above a required margin solvers aim, so that rounding differences between batches do not
-// undo an action.
-func slackAbove(required float64) float64 { return 1e-5 * (1 + required) }
+// Aim is the margin that solvers aim at, a little above the required one, so that rounding differences between batches
+// do not undo an action.
+func Aim(required float64) float64 { return required + 1e-5*(1+required) }
 
 // chunks runs do on [0,n) in pieces of at most size people, several at a time. The pieces do not
 // depend on the number of workers.

@@ -69,7 +69,7 @@ func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o Solve
 	err = chunks(ctx, n, Together(a.Task()), o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
 		s := &pieceSearch{
 			ctx: ctx, m: withinLimit(m), set: a.AtAnyCost(), check: a, first: lo, o: o, strategy: strategyOf(a),
-			target: float32(o.Margin + slackAbove(o.Margin)),
+			target: float32(Aim(o.Margin)),
 		}
 		return s.run(x[lo*a.Dim():hi*a.Dim()], actions[lo:hi])
 	})
