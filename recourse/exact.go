@@ -221,13 +221,13 @@ func (e *exactSearch) run() error {
 // branch proves the answer of person i, or finds a cheaper one, by branch and bound.
 func (e *exactSearch) branch(i int, a *constraint.Set) error {
 	x, answer := row(e.x, i, e.a.Dim()), &e.actions[i]
-	reached := 0.0
+	reached := float32(0)
 	judge := func(point []float32) (bool, error) {
 		margins, err := judge(e.ctx, e.m, point)
 		if err != nil || !valid(margins[0], float32(e.o.Margin)) {
 			return false, err
 		}
-		reached = float64(margins[0])
+		reached = margins[0]
 		return true, nil
 	}
 	improve := func(gap float64, real bool) (proof.Optimum, error) {
@@ -239,9 +239,7 @@ func (e *exactSearch) branch(i int, a *constraint.Set) error {
 		}
 		best, err := e.pair.Cheapest(e.ctx, a, x, goal, judge)
 		if e.proofs[i].Nodes += best.Nodes; err == nil && best.Point != nil {
-			delta := make([]float32, len(x))
-			constraint.Difference(delta, x, best.Point)
-			*answer = Action{Status: Found, Point: best.Point, Delta: delta, Cost: best.Cost, Margin: reached}
+			e.settle(i, best.Point, reached)
 		}
 		return best, err
 	}
