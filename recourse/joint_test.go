@@ -63,34 +63,38 @@ func jointPeople(rng *rand.Rand, tk *task.Task, n int) []float32 {
 	return x
 }
 
-// cheapestOf is the least cost of a feasible action that reaches the margin, and how many feasible ones there are, by
-// trying all combinations of the single features' values.
+// cheapestOf is the least cost of a feasible action that reaches the margin, and how many feasible ones there are.
 func cheapestOf(t *testing.T, m Model, a *constraint.Set, x []float32, need float32) (least float64, actions int) {
 	t.Helper()
-	var deltas []float32
+	deltas := allJoint(a, x)
+	return leastCost(t, m, a, x, deltas, need), len(deltas) / a.Dim()
+}
+
+// allJoint are the actions that the set allows, of all combinations of the changes of features.
+func allJoint(a *constraint.Set, x []float32) (deltas []float32) {
 	d := make([]float32, a.Dim())
-	var walk func(k, changed int)
-	walk = func(k, changed int) {
-		if k == len(a.Free()) {
-			full := slices.Clone(d)
-			if a.Propagate(x, full); a.Consistent(x, full) {
-				deltas = append(deltas, full...)
+	var walk func(i, changed int)
+	walk = func(i, changed int) {
+		if i == len(a.Free()) {
+			moved := slices.Clone(d)
+			if a.Propagate(x, moved); a.Check(x, moved) == nil {
+				deltas = append(deltas, moved...)
 			}
 			return
 		}
-		walk(k+1, changed)
+		u := a.Free()[i]
+		walk(i+1, changed)
 		if changed == a.Limit() {
 			return
 		}
-		u := a.Free()[k]
-		for _, option := range u.Options(x) {
-			u.Set(x, d, option)
-			walk(k+1, changed+1)
+		for _, o := range u.AllOptions(x, 100) {
+			u.Set(x, d, o)
+			walk(i+1, changed+1)
 		}
 		clear(d[u.First : u.First+u.Width])
 	}
 	walk(0, 0)
-	return leastCost(t, m, a, x, deltas, need), len(deltas) / a.Dim()
+	return deltas
 }
 
 // leastCost is that of the actions that reach the margin; +Inf when none does.

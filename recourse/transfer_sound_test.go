@@ -49,14 +49,8 @@ func TestTransferTolerance(t *testing.T) {
 		nets := networksOf(t, f, rounded(f, 0.5))
 		pair := must.Get(proof.NewPair(nets[0], nets[1]))(t)
 		for x := range slices.Chunk(jointPeople(rng, tk, 2), tk.Dim()) {
-			cost, want := 0.5+2*rng.Float64(), 0.0
-			for d := range slices.Chunk(allJoint(tk, a, x), a.Dim()) {
-				point := make([]float32, len(d))
-				Point(point, x, d)
-				if a.Cost(x, d) <= cost && leastRow(nets[1], point) <= 0 {
-					want = max(want, leastRow(nets[0], point))
-				}
-			}
+			cost := 0.5 + 2*rng.Float64()
+			want := largestRefused(nets, a, x, allJoint(a, x), cost)
 			for _, tolerance := range []float64{0, 0.1, 1} {
 				got := must.Get(pair.Transfer(t.Context(), a, x, cost, tolerance, 5000))(t)
 				if all++; got.Upper > want+tolerance+1e-3 { // out of nodes, or an action that a rule forbids
@@ -71,33 +65,6 @@ func TestTransferTolerance(t *testing.T) {
 	if loose*5 > all {
 		t.Errorf("%d of %d bounds are loose", loose, all)
 	}
-}
-
-// allJoint are the actions that the set allows, of all combinations of the changes of features.
-func allJoint(tk *task.Task, a *constraint.Set, x []float32) (deltas []float32) {
-	d := make([]float32, a.Dim())
-	var walk func(i, changed int)
-	walk = func(i, changed int) {
-		if i == len(a.Free()) {
-			moved := slices.Clone(d)
-			if a.Propagate(x, moved); a.Check(x, moved) == nil {
-				deltas = append(deltas, moved...)
-			}
-			return
-		}
-		u := a.Free()[i]
-		walk(i+1, changed)
-		if changed == a.Limit() {
-			return
-		}
-		for _, o := range u.AllOptions(x, 100) {
-			u.Set(x, d, o)
-			walk(i+1, changed+1)
-		}
-		clear(d[u.First : u.First+u.Width])
-	}
-	walk(0, 0)
-	return deltas
 }
 
 // The cost of an action is that of the written values, which float32 makes less than that of whole steps.

@@ -57,6 +57,19 @@ func leastRow(n *proof.Network, x []float32) float64 {
 	return least
 }
 
+// largestRefused is the largest margin above 0 in the first network of an action that costs at most so much and that
+// the second one refuses.
+func largestRefused(nets []*proof.Network, a *constraint.Set, x, deltas []float32, cost float64) (largest float64) {
+	for d := range slices.Chunk(deltas, a.Dim()) {
+		point := make([]float32, len(d))
+		Point(point, x, d)
+		if a.Cost(x, d) <= cost && leastRow(nets[1], point) <= 0 {
+			largest = max(largest, leastRow(nets[0], point))
+		}
+	}
+	return largest
+}
+
 // The largest margin that the twin refuses, of one and of several classes, against the enumeration of all actions.
 func TestTransferAgainstEnumeration(t *testing.T) {
 	t.Parallel()
@@ -70,14 +83,8 @@ func TestTransferAgainstEnumeration(t *testing.T) {
 		nets := networksOf(t, f, g)
 		pair := must.Get(proof.NewPair(nets[0], nets[1]))(t)
 		for person := range slices.Chunk(randomPeople(rng, tk, 2), tk.Dim()) {
-			cost, want := 0.5+2*rng.Float64(), 0.0
-			for d := range slices.Chunk(allActions(tk, a, person), a.Dim()) {
-				point := make([]float32, len(d))
-				Point(point, person, d)
-				if a.Cost(person, d) <= cost && leastRow(nets[1], point) <= 0 {
-					want = max(want, leastRow(nets[0], point))
-				}
-			}
+			cost := 0.5 + 2*rng.Float64()
+			want := largestRefused(nets, a, person, allActions(tk, a, person), cost)
 			got := must.Get(pair.Transfer(t.Context(), a, person, cost, 0, 5000))(t)
 			nodes = max(nodes, got.Nodes)
 			if got.Upper < want || got.Upper > want+1e-3 || want > 0 && got.Lower < want-1e-5 {
