@@ -50,7 +50,7 @@ type Proof struct {
 	Nodes  int     // of the branch and bound
 }
 
-// closeEnough is the gap of proofs: of affine models and of actions that can be counted, and of others.
+// The gaps of proofs: closeEnough where the model is affine or all actions can be counted, closeAbout elsewhere.
 const (
 	closeEnough = 1e-6
 	closeAbout  = 0.01
@@ -64,7 +64,7 @@ type networkModel interface {
 	Network(ctx context.Context) (rows [][]float64, bias []float64, units int, why string, err error)
 }
 
-// NetworkOf returns the network that a model is; without one, why goes on after the name of the model: is none ...
+// NetworkOf returns the network that a model is; without one, why is the rest of a sentence that begins with the model.
 func NetworkOf(ctx context.Context, m Model) (n *proof.Network, why string, err error) {
 	f, ok := m.(networkModel)
 	if !ok {
@@ -189,7 +189,7 @@ type exactSearch struct {
 	a       *constraint.Set
 	o       ExactOptions
 	pair    *proof.Pair // nil when the model is no network
-	why     string      // it is none
+	why     string      // says that it is not
 	x       []float32
 	first   int // row of the first person
 	actions []Action
