@@ -33,6 +33,13 @@ func TestSearcher(t *testing.T) {
 	}
 }
 
+func TestDescending(t *testing.T) {
+	got := descending([]float64{2, 9, 9, 9, 9, 5, 9, 9, 9, 9, 2, 9, 9, 9, 9, 4}, 4)
+	if !slices.Equal(got, []int{1, 3, 0, 2}) {
+		t.Errorf("columns of 2, 5, 2 and 4 in the order %v", got)
+	}
+}
+
 // After polishing no code can move by one to any good, and the error is what it says and not larger than before.
 func TestPolish(t *testing.T) {
 	l, s := layerOf(5, 16)

@@ -87,6 +87,22 @@ func TestCopiesAreNoPeople(t *testing.T) {
 	}
 }
 
+// Of several promises to a person the one with the least margin counts, the first of equals, wherever it stands.
+func TestWorstPromise(t *testing.T) {
+	t.Parallel()
+	records := []*Record{{Evaluated: true}} // without steps
+	for i, other := range []Float{3, 1, 2, 1} {
+		p := Promise{Status: recourse.Found, Cost: Float(i), Other: other}
+		records = append(records, &Record{Evaluated: true, Steps: []Step{{}, {Full: p, Quant: p}}})
+	}
+	if p := worstPromise(records, 1, &Settings{}, false); p == nil || p.Cost != 1 {
+		t.Errorf("the worst promise is %+v", p)
+	}
+	if p := worstPromise(records, 2, &Settings{}, false); p != nil {
+		t.Errorf("there is no step, but the promise %+v", p)
+	}
+}
+
 func alternatives(t testing.TB, r *Result) []Scenario {
 	t.Helper()
 	return must.Get(r.Alternatives(nil))(t)

@@ -200,6 +200,33 @@ func TestTrainedMethods(t *testing.T) {
 	}
 }
 
+// Of a budget of bytes, what the file stores besides codes is not the widths' to spend.
+func TestLearnedWithinBytes(t *testing.T) {
+	t.Parallel()
+	f := fortunate(t, 20, 1)
+	o := short(mustRecipe("cfq-qat", "allocate.rule=learned", "allocate.cost=bytes", "allocate.unit=per-layer"))
+	c := must.Get(calibrate(t.Context(), f.m, f.tk, f.people, o, Run{}))(t)
+	defer c.Close()
+	const budget, narrowest = 6, 2
+	least, weights := make(assignment, len(c.net.layers)), 0
+	for i, l := range c.net.layers {
+		least[i] = []int{0}
+		weights += l.Params()
+	}
+	stored := must.Get(c.stored(least))(t)
+	rounds := func(budget float64) string {
+		_, learned, err := c.learn(t.Context(), budget)
+		must.Do(t, err)
+		return fmt.Sprint(learned.Rounds)
+	}
+	got := rounds(budget)
+	c.net.recipe.Allocate.Cost = costBits
+	must.Same(t, rounds(budget-float64(stored)/float64(weights)+narrowest), got)
+	if got == rounds(budget) {
+		t.Error("the rest of the file costs nothing")
+	}
+}
+
 func codesOf(r *Result) string {
 	var b strings.Builder
 	for _, l := range r.Plan.Layers {
