@@ -149,6 +149,9 @@ func (e *env) warn(list []string) {
 	}
 }
 
+// page shows a value by the page of that name.
+func (e *env) page(name string, v any) error { return e.show(v, func(w *textView) { w.page(name, v) }) }
+
 func (e *env) show(v any, text func(*textView)) error {
 	if !e.json {
 		text(newTextView(e.stdout))

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"time"
 
-	"cfq/internal/message"
 	"cfq/onnxio/ort"
 )
 
@@ -46,7 +45,7 @@ func doctor(ctx context.Context, e *env, _ []string) error {
 		c.Error = err.Error()
 	}
 	c.OK = err == nil
-	if werr := e.show(c, func(w *textView) { w.grid(message.NewLines(), "", "checkup", c) }); werr != nil {
+	if werr := e.page("checkup", c); werr != nil {
 		return werr
 	}
 	return runError(err)

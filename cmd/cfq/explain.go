@@ -52,7 +52,7 @@ func explainable() (names []string) {
 func explain(_ context.Context, e *env, args []string) error {
 	kinds := topicKinds()
 	if len(args) == 0 {
-		return e.showTopics("kinds", kinds, "cfq explain KIND lists them; cfq explain NAME says more of one")
+		return e.page("kinds", kinds)
 	}
 	if err := arguments("explain", args, "NAME"); err != nil {
 		return err
@@ -60,41 +60,16 @@ func explain(_ context.Context, e *env, args []string) error {
 	same := func(name string) bool { return strings.EqualFold(name, args[0]) }
 	for _, k := range kinds {
 		if same(k.Name) {
-			docs := lists.Map(k.topics, func(t topic) any { return t.doc })
-			return e.showTopics(k.Name, docs, "cfq explain NAME says more")
+			return e.page(k.Name, lists.Map(k.topics, func(t topic) any { return t.doc }))
 		}
 		for i := range k.topics {
 			if t := &k.topics[i]; same(t.name) || slices.ContainsFunc(t.alias, same) {
-				return e.show(t.doc, t.write)
+				return e.page(t.text, t.doc)
 			}
 		}
 	}
 	return cli.Usagef("`cfq explain` lists what it explains", "nothing is called %q%s", args[0],
 		message.Likely(args[0], explainable()))
-}
-
-func (e *env) showTopics(name string, list any, note string) error {
-	return e.show(list, func(w *textView) {
-		w.grid(message.NewLines(), "", name, list)
-		fmt.Fprintf(w, "\n%s\n", note)
-	})
-}
-
-// write writes the lines of the template as paragraphs. There is no blank line between those of a label, a tab and a
-// text.
-func (t *topic) write(w *textView) {
-	labelled := false
-	for i, line := range w.Lines(t.text, t.doc) {
-		label, text, found := strings.Cut(line, "\t")
-		if !found {
-			label, text = "", line
-		}
-		if i > 0 && !(labelled && found) {
-			fmt.Fprintln(w)
-		}
-		message.Paragraph(w, label, strings.Repeat(" ", len(label)), text)
-		labelled = found
-	}
 }
 
 type operatorDoc struct {

@@ -10,7 +10,6 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/internal/lists"
-	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -144,7 +143,7 @@ func inspect(ctx context.Context, e *env, args []string) error {
 	if err != nil && refused == nil {
 		e.msg.Warn("kernels are not shown: %v", err)
 	}
-	return e.show(v, v.write)
+	return e.page("inspection", v)
 }
 
 func rounding(ctx context.Context, m *onnxio.Model) (says string, err error) {
@@ -234,12 +233,4 @@ func (v *inspection) Numbers() []string {
 // QuantizedLayers is how many layers are quantized.
 func (v *inspection) QuantizedLayers() int {
 	return len(lists.Filter(v.Layers, func(l qdq.LayerNote) bool { return l.Stored > 0 }))
-}
-
-func (v *inspection) write(out *textView) {
-	out.grid(message.NewLines(), "", "inspection", v)
-	if len(v.Layers) > 0 {
-		fmt.Fprintln(out)
-		out.grid(message.NewLines(), "", "layers", v)
-	}
 }

@@ -103,7 +103,8 @@ func (r *reconstructed) close() error {
 
 type checked struct {
 	*draft.Report
-	Latent *taskmodel.LatentCheck `json:"latent,omitempty"`
+	Latent  *taskmodel.LatentCheck `json:"latent,omitempty"`
+	Columns []task.Column          `json:"-"`
 }
 
 const leastAlike = 0.9

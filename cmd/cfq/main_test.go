@@ -180,7 +180,7 @@ func TestExplainable(t *testing.T) {
 				}
 			}
 			b.Reset()
-			x.write(view)
+			view.page(x.text, x.doc)
 			if !strings.HasPrefix(b.String(), x.name) || strings.Count(b.String(), "\n") < 4 {
 				t.Errorf("%s of %s: text\n%s", x.name, k.Name, b.String())
 			}

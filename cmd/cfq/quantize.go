@@ -258,15 +258,6 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 	return f.write(e, r, nil)
 }
 
-func writeTarget(out *textView, path string, r *ptq.TargetResult) {
-	writeQuantized(out, path, r.Result)
-	fmt.Fprintln(out)
-	out.paragraphs("", "", "target", r)
-	fmt.Fprintln(out)
-	out.grid(&message.Grid{Left: map[int]bool{2: true}}, "", "candidates", r)
-	out.paragraphs("", "  ", "problems", r)
-}
-
 type writtenFile struct {
 	File   string            `json:"file"`
 	SHA256 string            `json:"sha256"`
@@ -309,15 +300,15 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 	}
 	out := writtenFile{File: f.out, SHA256: sum, Plan: f.savePlan, Recipe: r.Recipe}
 	if target != nil {
-		return e.show(struct {
+		return e.page("target", struct {
 			writtenFile
 			*ptq.TargetResult
-		}{out, target}, func(w *textView) { writeTarget(w, f.out, target) })
+		}{out, target})
 	}
-	return e.show(struct {
+	return e.page("quantized", struct {
 		writtenFile
 		*ptq.Result
-	}{out, r}, func(w *textView) { writeQuantized(w, f.out, r) })
+	}{out, r})
 }
 
 // records says whether the rows that are calibrated on are recorded: those of a data file, and not
@@ -333,25 +324,26 @@ func (f *quantizeFlags) calibrationRecord(model string, rows []int) (*record.Row
 	return r, err
 }
 
-func writeQuantized(out *textView, path string, r *ptq.Result) {
-	out.lines("quantized", struct {
-		File string
-		*ptq.Result
-	}{path, r})
-	out.paragraphs("  ", "    ", "summary", r)
-	fmt.Fprintln(out)
-	writeLayers(out, r)
-	if len(r.Verified.Advice) > 0 {
-		fmt.Fprintln(out)
-	}
-	out.paragraphs("  note: ", "    ", "advice", r)
-}
-
 func rowsUsed(used, all int) string {
 	if all > used {
 		return fmt.Sprintf("%d of %d rows", used, all)
 	}
 	return message.Count(used, "row")
+}
+
+type widthTable struct {
+	Mixed, Scored bool // rows of different widths; a plan has no scores
+	Widths        []int
+	Layers        []layerWidths
+}
+
+// Last is the column of the kernel, behind those of numbers.
+func (t *widthTable) Last() int {
+	last := len(t.Widths) + len([]string{"layer", "weights", "bits", "scales"})
+	if t.Scored {
+		last++
+	}
+	return last
 }
 
 type layerWidths struct {
@@ -360,16 +352,12 @@ type layerWidths struct {
 	Kernel string
 }
 
-func writeLayers(out *textView, r *ptq.Result) {
+func layerTable(r *ptq.Result) *widthTable {
 	kernels := map[string]string{}
 	for _, l := range r.Verified.Layers {
 		kernels[l.Node] = l.Kernel
 	}
-	table := struct {
-		Mixed, Scored bool // rows of different widths; a plan has no scores
-		Widths        []int
-		Layers        []layerWidths
-	}{
+	table := &widthTable{
 		Mixed:  slices.ContainsFunc(r.Layers, func(l ptq.Layer) bool { return len(l.Rows) > 0 }),
 		Scored: slices.ContainsFunc(r.Layers, func(l ptq.Layer) bool { return l.Score != 0 }),
 	}
@@ -383,11 +371,7 @@ func writeLayers(out *textView, r *ptq.Result) {
 	}
 	slices.Sort(table.Widths)
 	table.Widths = slices.Compact(table.Widths)
-	right := len(table.Widths) + len([]string{"weights", "bits", "scales"})
-	if table.Scored {
-		right++
-	}
-	out.grid(&message.Grid{Left: map[int]bool{0: true, right + 1: true}}, "  ", "layer widths", table)
+	return table
 }
 
 func exists(path string) bool {

@@ -42,7 +42,10 @@ func example() *ptq.Result {
 func text(t *testing.T, r *ptq.Result) string {
 	t.Helper()
 	var b bytes.Buffer
-	writeQuantized(newTextView(&b), "q.onnx", r)
+	newTextView(&b).page("quantized", struct {
+		File string
+		*ptq.Result
+	}{"q.onnx", r})
 	for _, line := range strings.Split(b.String(), "\n") {
 		if len(line) > 100 || line != strings.TrimRight(line, " ") {
 			t.Errorf("a line of %d columns: %q", len(line), line)

@@ -11,7 +11,6 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/internal/config"
-	"cfq/internal/message"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/ptq"
@@ -122,7 +121,7 @@ func recipe(m *graph.Model) (r map[string]string) {
 
 func methodTable() string {
 	var b strings.Builder
-	newTextView(&b).grid(message.NewLines(), "  ", "methods", struct {
+	newTextView(&b).page("methods", struct {
 		Keys    []ptq.Key
 		Methods []ptq.Method
 	}{ptq.Distinguishing(), ptq.Methods()})

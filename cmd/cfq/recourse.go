@@ -185,7 +185,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 	return j.e.show(s, func(w *textView) {
 		s.Write(w, j.out)
 		if s.Robustness != nil {
-			writeRobustness(w, s.Robustness)
+			w.page("robustness", s.Robustness)
 		}
 	})
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 
-	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/ptq"
 	"cfq/task"
@@ -42,11 +40,4 @@ func (f *recourseFlags) openFleet(ctx context.Context, e *env, m *onnxio.Model, 
 	}
 	e.warn(fleet.Result.Warnings)
 	return fleet, nil
-}
-
-func writeRobustness(w *textView, r *ptq.Robustness) {
-	fmt.Fprintf(w, "\n%d of %d refused people; %d deployments seen, %d held out, "+
-		"which differ from the quantized model by %.3f logits (rms)\n\n",
-		r.People, r.Refused, r.Seen, r.HeldOut, r.Drift)
-	w.grid(&message.Grid{}, "  ", "robustness", r)
 }

@@ -235,6 +235,7 @@ func (f *sweepFlags) openLog(e *env, model string) (*sweepLog, error) {
 
 func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost string) error {
 	v := newSweepView(r, cost)
+	v.Files = strings.Join(f.outputs(), ", ")
 	log.points = r.Points
 	err := errors.Join(writeLog(f.path(sweepTable), "curves", v), cli.Write(f.path(sweepSVG), v.draw), log.write())
 	if err != nil {
@@ -244,23 +245,24 @@ func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost strin
 	return e.show(struct {
 		Inputs map[string]string `json:"inputs"`
 		*ptq.SweepResult
-	}{log.inputs, r}, func(w *textView) { v.text(w, strings.Join(f.outputs(), ", ")) })
+	}{log.inputs, r}, func(w *textView) { w.page("sweep", v) })
 }
 
 type sweepView struct {
 	*ptq.SweepResult
 	cost   string
 	First  *eval.Result // of the points that were measured
-	at     int          // the required margin that stands for all
-	margin float64      // its value
+	At     int          // the required margin that stands for all
+	Margin float64      // its value
+	Files  string
 }
 
 func newSweepView(r *ptq.SweepResult, cost string) *sweepView {
 	v := &sweepView{SweepResult: r, cost: cost}
 	fits := slices.IndexFunc(r.Points, func(p ptq.SweepPoint) bool { return p.Measured != nil })
 	v.First = r.Points[fits].Measured // a sweep of which nothing fits is an error
-	v.at = v.First.Headline()
-	v.margin = v.First.Margins[v.at].Margin // the same for all
+	v.At = v.First.Headline()
+	v.Margin = v.First.Margins[v.At].Margin // the same for all
 	return v
 }
 
@@ -309,7 +311,7 @@ func (v *sweepView) draw(w io.Writer) error {
 	if v.cost == "bytes" || v.cost == "bops" {
 		budget = "budget, bits per weight of " + v.cost
 	}
-	at, full := fmt.Sprintf("(%g)", v.margin), float64(v.First.Rate("accuracy_full").Value)
+	at, full := fmt.Sprintf("(%g)", v.Margin), float64(v.First.Rate("accuracy_full").Value)
 	var charts []chart.Chart
 	for _, c := range []struct {
 		title, y, id string
@@ -331,7 +333,7 @@ func (v *sweepView) draw(w io.Writer) error {
 				if p.Unfit != "" || size && p.Same != 0 { // the same file
 					continue
 				}
-				x, y, last := p.Budget, p.Measured.Metric(&m, v.at), len(drawn.Series)-1
+				x, y, last := p.Budget, p.Measured.Metric(&m, v.At), len(drawn.Series)-1
 				if size {
 					x = float64(p.Bytes)
 				}
@@ -349,27 +351,6 @@ func (v *sweepView) draw(w io.Writer) error {
 		}
 	}
 	return chart.Draw(w, charts...)
-}
-
-func (v *sweepView) text(out *textView, files string) {
-	fmt.Fprintf(out, "%s\n%d people evaluated, the original: accuracy %.4f, %d bytes\n", files,
-		v.First.Population.Evaluated, float64(v.First.Rate("accuracy_full").Value), v.FloatBytes)
-	fmt.Fprintf(out, "VD and RVD (95 %% intervals), CRG and agree in %%; VD, RVD, CRG, rms error at margin %g\n\n",
-		v.margin)
-	t := out.Grid(&message.Grid{}, "sweep head", nil)
-	for i := range v.Points {
-		p := &v.Points[i]
-		if p.Unfit != "" || p.Same != 0 {
-			t.Add(p.Method, fmt.Sprint(p.Budget))
-			t.Note(out.Text("sweep note", p))
-			continue
-		}
-		out.Grid(t, "sweep point", struct {
-			*ptq.SweepPoint
-			At *eval.AtMargin
-		}{p, &p.Measured.Margins[v.at]})
-	}
-	t.Write(out, "")
 }
 
 // sweepPercent shows a share in percent, in five characters; the heading has the unit.

@@ -104,7 +104,7 @@ func TestSweepTable(t *testing.T) {
 		{Method: "cf-ptq-calib", Budget: 3, Same: 2.25, Measured: measured},
 	}}
 	var b bytes.Buffer
-	newSweepView(r, "bits").text(newTextView(&b), "files")
+	newTextView(&b).page("sweep", newSweepView(r, "bits"))
 	for line := range strings.Lines(b.String()) {
 		if n := len(strings.TrimSuffix(line, "\n")); n > 100 {
 			t.Errorf("%d columns: %s", n, line)

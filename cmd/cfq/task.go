@@ -233,9 +233,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 			return err
 		}
 	}
-	c := &checked{r, latent}
-	err = e.show(c, func(w *textView) { writeCheck(w, t, c) })
-	if err != nil {
+	if err := e.page("checked", checked{r, latent, t.Columns()}); err != nil {
 		return err
 	}
 	if n := r.Problems(); n > 0 {
@@ -278,21 +276,6 @@ func checkModel(ctx context.Context, e *env, path string, in *opened, r *draft.R
 	return latent, err
 }
 
-func writeCheck(out *textView, t *task.Task, r *checked) {
-	out.grid(message.NewLines(), "", "checked", r)
-	fmt.Fprintln(out)
-	out.grid(message.NewLines(), "", "checked features", struct {
-		*checked
-		Columns []task.Column
-	}{r, t.Columns()})
-	if len(r.Rules) > 0 {
-		fmt.Fprintln(out)
-		out.grid(message.NewLines(), "", "broken rules", r)
-	}
-	fmt.Fprintln(out)
-	out.lines("findings", r)
-}
-
 func shareOf(n, all int) string {
 	if n == 0 {
 		return "-"
@@ -319,30 +302,8 @@ func (f *taskFlags) show(e *env, args []string) error {
 		_, err := e.stdout.Write(t.JSON())
 		return err
 	}
-	writeTask(newTextView(e.stdout), t)
+	newTextView(e.stdout).page("task", t)
 	return nil
-}
-
-func writeTask(out *textView, t *task.Task) {
-	out.grid(message.NewLines(), "", "task", t)
-	fmt.Fprintln(out)
-	entries := t.Entries()
-	out.grid(message.NewLines(), "", "task features", taskFeatures(t, entries))
-	if t.Made() && t.Latent == nil {
-		fmt.Fprintln(out, "\ninputs of the model")
-	}
-	for i := range entries {
-		if words := out.Lines("made inputs", &entries[i]); len(words) > 0 {
-			fmt.Fprintf(out, "  %s: %s\n", entries[i].Name, message.List(words, 12))
-		}
-	}
-	for _, title := range []string{"links", "constraints"} {
-		if lines := out.Lines(title, t); len(lines) > 0 {
-			fmt.Fprintf(out, "\n%s\n", title)
-			out.lines(title, t)
-		}
-	}
-	fmt.Fprint(out, out.Text("transitions", t))
 }
 
 type taskFeature struct {
@@ -352,8 +313,8 @@ type taskFeature struct {
 	Limits string // of a change
 }
 
-func taskFeatures(t *task.Task, entries []task.Feature) (rows []taskFeature) {
-	at := 0
+func taskFeatures(t *task.Task) (rows []taskFeature) {
+	at, entries := 0, t.Entries()
 	for i := range entries {
 		f := taskFeature{Feature: &entries[i], Moves: t.Moves(entries[i].Name)}
 		if n := f.ModelInputs(); n > 0 {

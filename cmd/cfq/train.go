@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -26,8 +25,6 @@ type trainFlags struct {
 	o          fit.Options
 	objective  qat.ObjectiveDoc
 	validation float64
-	teacher    recourse.TeacherOptions
-	weights    map[string]*float64 // values of the flags
 	log        string
 	overwrite  bool
 }
@@ -36,22 +33,13 @@ func (f *trainFlags) variables() variables {
 	objectives := lists.Map(fit.Objectives(), func(o qat.ObjectiveDoc) string { return string(o.Name) })
 	o := &f.o.Train
 	o.LearningRate = qat.DefaultRate
-	v := f.peopleFlags.variables().with(variables{
+	return f.peopleFlags.variables().with(variables{
 		"output": &f.out, "arch": &f.arch, "objective": cli.Choice(&o.Objective, objectives),
 		"attributes": &f.o.Attributes, "log": &f.log, "overwrite": &f.overwrite,
-		"epochs": &f.o.Epochs, "train-steps": &o.Steps, "batch": &o.Batch, "weight-decay": &o.Decay,
-		"validation": &f.validation, "learning-rate": &o.LearningRate, "train-seed": &o.Seed, "members": &f.o.Members,
-		"teacher-steps": &f.teacher.Steps,
+		"epochs": &f.o.Epochs, "train-steps": &o.Steps, "weight-decay": &o.Decay, "validation": &f.validation,
+		"learning-rate": &o.LearningRate, "train-seed": &o.Seed,
 	})
-	f.weights = map[string]*float64{}
-	for _, name := range objectiveWeights() {
-		weight := qat.DefaultWeight(name)
-		f.weights[name], v[name] = &weight, &weight
-	}
-	return v
 }
-
-func objectiveWeights() []string { return []string{"eta", "beta", "gamma"} }
 
 func (f *trainFlags) check(e *env) (err error) {
 	if f.out == "" {
@@ -88,23 +76,7 @@ func (f *trainFlags) checkObjective(e *env) (err error) {
 	if len(f.o.Attributes) > 0 && !f.o.Arch.Autoencoder() {
 		return cli.Usagef(cli.HintConflict, "--attributes: a classifier has no code; --arch autoencoder:SIZE,... has one")
 	}
-	if f.objective, err = qat.FindObjective(f.o.Train.Objective); err != nil {
-		return err
-	}
-	name := string(f.objective.Name)
-	err = cmp.Or(
-		e.conflict(!f.objective.Ensemble,
-			"FLAG: the objective "+name+" trains one network; r-consistency trains several", "members"),
-		e.conflict(!f.objective.Recourse,
-			"FLAG: the objective "+name+" does not look at recourse; r-margin and r-consistency do", "teacher-steps"),
-	)
-	for _, weight := range objectiveWeights() {
-		if e.given(weight) {
-			*f.o.Train.Named(weight) = f.weights[weight]
-		}
-		err = cmp.Or(err, e.conflict(!slices.Contains(f.objective.Weights, weight),
-			"FLAG: the objective "+name+" has none", weight))
-	}
+	f.objective, err = qat.FindObjective(f.o.Train.Objective)
 	return err
 }
 
@@ -132,9 +104,9 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 		}
 		show(eval.Event{Stage: text, Done: r.Number, Total: total})
 	}
-	f.teacher.Margin, f.teacher.Workers = in.task.Target.Margin, e.workers
+	teacher := recourse.TeacherOptions{Margin: in.task.Target.Margin, Workers: e.workers}
 	f.o.Teacher = func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
-		x, err := recourse.Teacher(ctx, m, in.allowed.set, people.X, f.teacher)
+		x, err := recourse.Teacher(ctx, m, in.allowed.set, people.X, teacher)
 		if err == nil {
 			recourse.Point(x, people.X, x)
 		}
@@ -147,7 +119,11 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 	if err != nil {
 		return runError(err)
 	}
-	if on, m := judged(r); m.Decisions != nil && m.Accuracy < m.Constant+slight {
+	on, m := "training", r.Train
+	if r.Validation != nil {
+		on, m = "validation", *r.Validation
+	}
+	if m.Decisions != nil && m.Accuracy < m.Constant+slight {
 		e.msg.Warn("%s: its accuracy on %s rows is %s, that of always the same decision %s: it may decide "+
 			"nearly everyone alike", f.out, on, message.Percent(m.Accuracy, 2), message.Percent(m.Constant, 2))
 	}
@@ -156,13 +132,6 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 
 // slight is how much better than always the same decision a model has to be.
 const slight = 0.01
-
-func judged(r *fit.Result) (string, fit.Metrics) {
-	if r.Validation != nil {
-		return "validation", *r.Validation
-	}
-	return "training", r.Train
-}
 
 func (f *trainFlags) recipe() (map[string]string, error) {
 	r, err := madeFrom(map[string]string{"data": f.data, "task": f.task, "rows": strings.TrimPrefix(f.rows, "!")})
@@ -192,30 +161,16 @@ func (f *trainFlags) write(e *env, r *fit.Result) error {
 	if len(paths) > 1 {
 		out.Decoder, out.DecoderSHA256 = paths[1], fmt.Sprintf("%x", sha256.Sum256(r.Decoder))
 	}
-	return e.show(out, func(w *textView) { f.show(w, r) })
-}
-
-func (f *trainFlags) show(out *textView, r *fit.Result) {
-	paths := f.models()
-	fmt.Fprintf(out, "%s: %s, %s, %s\n", strings.Join(paths, ", "), r.Arch, message.Count(r.Parameters, "parameter"),
-		message.Count(len(r.Model)+len(r.Decoder), "byte"))
-	out.paragraphs("  ", "    ", "trained", struct {
-		*fit.Result
-		Constant  float64 // accuracy of always the same decision
-		LeastLoss bool
-	}{r, max(r.Favourable, 1-r.Favourable), r.Validation != nil && !f.objective.Recourse})
-	fmt.Fprintln(out)
-	out.grid(&message.Grid{Left: map[int]bool{0: true}}, "  ", "fits", r)
-	if r.Train.Coding == nil {
-		fmt.Fprintf(out, "\nnext: cfq quantize %s -d %s -t %s -o %s\n", f.out, f.data, f.task,
-			strings.TrimSuffix(f.out, ".onnx")+".q.onnx")
-		return
-	}
-	fmt.Fprintln(out)
-	out.paragraphs("  ", "  ", "coding", r)
-	if on, m := judged(r); m.Attributes != nil {
-		fmt.Fprintln(out)
-		out.grid(&message.Grid{Left: map[int]bool{0: true}}, "  ", "attributes", m)
-		fmt.Fprintf(out, "  (%s rows; root mean square error and standard deviation in the attribute's unit)\n", on)
-	}
+	return e.show(out, func(w *textView) {
+		w.page("fitted", struct {
+			*fit.Result
+			Files, Next string
+			Constant    float64 // accuracy of always the same decision
+			LeastLoss   bool
+		}{
+			r, strings.Join(paths, ", "), fmt.Sprintf("cfq quantize %s -d %s -t %s -o %s", f.out, f.data, f.task,
+				strings.TrimSuffix(f.out, ".onnx")+".q.onnx"),
+			max(r.Favourable, 1-r.Favourable), r.Validation != nil && !f.objective.Recourse,
+		})
+	})
 }

@@ -8,8 +8,7 @@ import (
 )
 
 func version(_ context.Context, e *env, _ []string) error {
-	v := buildVersion()
-	return e.show(v, func(w *textView) { w.lines("version", v) })
+	return e.page("version", buildVersion())
 }
 
 type build struct {
