@@ -57,13 +57,13 @@ func TestFixedLayers(t *testing.T) {
 	}{
 		{"n_MatMul", "", 6, 2},
 		{"rank3", "", 6, 5},
-		{"batch", "", 6, 10},
+		{"batch", "3 dimensions", 6, 10},
 		{"vector", "1 dimensions", 6, 1},
 		{"double", "double", 6, 5},
 		{"rowbias", "shape [3 1]", 6, 5},
 		{"computed", "is computed", 6, 5},
 		{"half", "", 6, 3},
-		{"left", "", 4, 7},
+		{"left", "left factor", 4, 7},
 		{"Gemm", "", 6, 1},
 	}
 	must.Same(t, len(want), len(layers))

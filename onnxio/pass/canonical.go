@@ -227,7 +227,7 @@ func (r *canonicalizer) gemms() {
 	for _, n := range slices.Clone(r.G.Nodes) {
 		_, flat := r.width(n.Input(0))
 		w := r.Float(n.Input(1))
-		if (n.Is("Gemm") || n.Is("MatMul") && flat) && w != nil && len(w.Dims) == 2 && w.Len() > 0 {
+		if (n.Is("Gemm") && n.Int("transA", 0) == 0 || n.Is("MatMul") && flat) && w != nil && len(w.Dims) == 2 && w.Len() > 0 {
 			r.gemm(n, w)
 		}
 	}
@@ -269,14 +269,6 @@ func (r *canonicalizer) gemm(n *graph.Node, w *graph.Tensor) {
 	if bias != nil {
 		r.Retire(n.Input(2))
 		n.Inputs[2] = r.numbers("b", bias, rows)
-	}
-	if n.Int("transA", 0) != 0 {
-		t := r.Name("t")
-		r.Insert(n, &graph.Node{
-			Op: "Transpose", Inputs: []string{n.Inputs[0]}, Outputs: []string{t},
-			Attrs: []graph.Attr{graph.IntsAttr("perm", 1, 0)},
-		})
-		n.Inputs[0] = t
 	}
 	n.Op, n.Attrs = "Gemm", []graph.Attr{graph.IntAttr("transB", 1)}
 }

@@ -2,17 +2,20 @@ package pass
 
 import (
 	"slices"
+	"strings"
 
 	"cfq/internal/lists"
+	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
 
-// flattener gives products of values of any rank with stored weights the form of a layer, see contract. A product with
-// [D, E] computes with each vector along the last axis by itself, so it is
+// flattener gives products of values of any rank with stored weights the form of a layer. A product over the last axes
+// of a value computes with each vector along them by itself, so it is
 //
 //	Reshape to [-1, D] -> Gemm -> Reshape back
 //
-// and everything that knows dense layers knows it. ONNX Runtime computes the product of a value of any rank with a
+// and everything that knows dense layers knows it. A product with matrices for each place, and one with the weights on
+// the left, stays as it is. ONNX Runtime computes the product of a value of any rank with a
 // matrix in one call, too, and a Reshape copies nothing.
 //
 // What is computed element by element behind the layer goes in front of the second Reshape: there biases fold into the
@@ -20,33 +23,13 @@ import (
 type flattener struct {
 	*canonicalizer
 	backs map[*graph.Node]bool // the Reshapes behind layers, all from [-1, E] to [..., E]
-	turns map[*graph.Node]bool // the Transposes around layers
 }
 
 func (r *canonicalizer) flatten() {
-	f := &flattener{canonicalizer: r, backs: map[*graph.Node]bool{}, turns: map[*graph.Node]bool{}}
+	f := &flattener{canonicalizer: r, backs: map[*graph.Node]bool{}}
 	for _, n := range slices.Clone(r.G.Nodes) {
 		f.contract(n)
 	}
-	r.Index()
-	r.Repeat(func(n *graph.Node) bool { // two Transposes become one
-		first := f.Producers[n.Input(0)]
-		if !n.Is("Transpose") || first == nil || !first.Is("Transpose") || !f.turns[n] && !f.turns[first] {
-			return false
-		}
-		a, b := first.Ints("perm"), n.Ints("perm")
-		if len(a) != len(b) || len(a) == 0 {
-			return false
-		}
-		f.turns[n], f.turns[first] = true, true // one that nothing reads any more goes away
-		perm := lists.Map(b, func(k int64) int64 { return a[k] })
-		n.Inputs[0] = first.Input(0)
-		if slices.IsSorted(perm) && f.Bypass(n) {
-			return true
-		}
-		n.Attrs = []graph.Attr{graph.IntsAttr("perm", perm...)}
-		return true
-	})
 	r.Repeat(f.sink)
 	r.Repeat(func(n *graph.Node) bool { // two Reshapes of which one undoes the other go away
 		back, to := f.Producers[n.Input(0)], f.Inits[n.Input(1)]
@@ -62,7 +45,7 @@ func (r *canonicalizer) flatten() {
 		return f.Bypass(n)
 	})
 	r.Repeat(func(n *graph.Node) bool { // what nothing reads any more goes away
-		if !f.backs[n] && !f.turns[n] || len(f.Consumers[n.Outputs[0]]) > 0 || f.G.IsOutput(n.Outputs[0]) {
+		if !f.backs[n] || len(f.Consumers[n.Outputs[0]]) > 0 || f.G.IsOutput(n.Outputs[0]) {
 			return false
 		}
 		f.Forget(n.Outputs[0])
@@ -71,16 +54,76 @@ func (r *canonicalizer) flatten() {
 	})
 }
 
-func (f *flattener) front(n *graph.Node, to []int64, shape graph.Shape) {
-	flat := f.reshape(n.Inputs[0], to, shape)
-	f.Insert(n, flat)
-	n.Inputs[0] = flat.Outputs[0]
+// contract makes a dense layer of n where it is a product of stored weights with a value, over the value's last axes.
+func (f *flattener) contract(n *graph.Node) {
+	side := 1 // of the weights
+	if f.Float(n.Input(1)) == nil {
+		side = 0
+	}
+	value, w := n.Input(1-side), f.Float(n.Input(side))
+	shape := f.Types[value].Shape
+	if len(n.Inputs) != 2 || w == nil || w.Len() == 0 || len(shape) == 0 || f.Inits[value] != nil {
+		return
+	}
+	rows, dims, perm := productAxes(n, side, shape, w.Dims)
+	sizes := graph.Fixed(lists.Map(perm, func(i int64) int64 { return dims[i] })...)
+	summed := len(shape) - rows
+	if len(sizes) < summed || !slices.Equal(shape[rows:], sizes[:summed]) {
+		return
+	}
+	to, ok := sizesOf(slices.Concat(shape[:rows], sizes[summed:]))
+	v, err := w.Doubles()
+	if !ok || err != nil {
+		return
+	}
+	batch, in, out := Elements(shape[:rows]), Elements(sizes[:summed]), Elements(sizes[summed:])
+	f.Retire(w.Name)
+	n.Op, n.Attrs = "MatMul", nil
+	n.Inputs = []string{value, f.numbers("w", permuted(v, dims, perm), in.Size, out.Size)}
+	if rows != 1 || summed != 1 {
+		flat := f.Name("r")
+		f.Types[flat] = graph.Type{DType: graph.Float, Shape: graph.Shape{batch, in}}
+		shape := f.shape([]int64{-1, in.Size})
+		f.Insert(n, &graph.Node{Op: "Reshape", Inputs: []string{value, shape}, Outputs: []string{flat}})
+		n.Inputs[0] = flat
+	}
+	if len(to) != 2 || rows != 1 {
+		f.behind(n, to, graph.Shape{batch, out})
+	}
 }
 
-func (f *flattener) reshape(value string, to []int64, shape graph.Shape) *graph.Node {
-	out := f.Name("r")
-	f.Types[out] = graph.Type{DType: graph.Float, Shape: shape}
-	return &graph.Node{Op: "Reshape", Inputs: []string{value, f.shape(to)}, Outputs: []string{out}}
+// productAxes describes the product n, of which input side is weights of these dims, where axes of the value that are
+// rows of the result come before those that are summed, and those that the weights add come last: how many are rows, the
+// weights' dims without those that are repeated, and the order that puts the summed ones first; nil for other products.
+func productAxes(n *graph.Node, side int, value graph.Shape, dims []int64) (rows int, weights, perm []int64) {
+	ranks := []int{len(value), len(value)}
+	ranks[side] = len(dims)
+	equation := &graph.Node{Inputs: n.Inputs, Attrs: []graph.Attr{graph.StringAttr("equation", "...ij,...jk->...ik")}}
+	switch {
+	case n.Is("Einsum"):
+		equation = n
+	case !n.Is("MatMul") || slices.Min(ranks) < 2 || slices.Max(ranks) == 2: // or a dense layer as it is
+		return 0, nil, nil
+	}
+	in, y, err := autodiff.Equation(equation, ranks...)
+	if err != nil {
+		return 0, nil, nil
+	}
+	x, letters := in[1-side], ""
+	for i, l := range in[side] {
+		if repeated := dims[i] == 1 && strings.ContainsRune(x, l) && strings.ContainsRune(y, l); !repeated {
+			letters, weights = letters+string(l), append(weights, dims[i])
+		}
+	}
+	kept := strings.TrimRight(x, letters)
+	added, follows := strings.CutPrefix(y, kept)
+	for _, l := range x[len(kept):] + added {
+		perm = append(perm, int64(strings.IndexRune(letters, l)))
+	}
+	if kept == "" || !follows || strings.ContainsAny(added, x) || len(perm) != len(weights) || slices.Contains(perm, -1) {
+		return 0, nil, nil
+	}
+	return len(kept), weights, perm
 }
 
 func (f *flattener) shape(v []int64) string {
@@ -128,19 +171,14 @@ func (f *flattener) sink(n *graph.Node) bool {
 		return false
 	}
 	last := len(to) - 1
-	inputs, constants := slices.Clone(n.Inputs), map[int][]int64{}
+	inputs, constants := slices.Clone(n.Inputs), []int(nil)
 	var flat graph.Shape
 	for i, in := range n.Inputs {
-		if in == "" {
-			continue
-		}
 		back := f.Producers[in]
-		switch t := f.Inits[in]; {
-		case t != nil:
-			if !alongLast(t.Dims, to[last]) {
-				return false
-			}
-			constants[i] = t.Dims
+		switch {
+		case in == "":
+		case f.Inits[in] != nil:
+			constants = append(constants, i)
 		case back == nil || !f.backs[back] || len(f.Types[in].Shape) != len(to) ||
 			!slices.Equal(f.Types[in].Shape[:last], shape[:last]) ||
 			flat != nil && !slices.Equal(flat, f.Types[back.Input(0)].Shape):
@@ -149,18 +187,15 @@ func (f *flattener) sink(n *graph.Node) bool {
 			inputs[i], flat = back.Input(0), f.Types[back.Input(0)].Shape
 		}
 	}
-	if flat == nil {
+	if flat == nil || slices.ContainsFunc(constants, func(i int) bool {
+		along := trimmed(f.Inits[n.Inputs[i]].Dims)
+		return len(along) > 0 && (Elements(graph.Fixed(along...)) != flat[1] || !slices.Equal(along, to[len(to)-len(along):]))
+	}) {
 		return false
 	}
-	for i := range constants {
-		if flat[1].Size != to[last] && f.Inits[n.Inputs[i]].Len() != 1 { // several axes are one here
-			return false
-		}
-	}
-	for i, dims := range constants {
-		if len(dims) > 2 {
-			c := *f.Inits[n.Inputs[i]]
-			c.Name, c.Dims = "c", dims[len(dims)-1:]
+	for _, i := range constants {
+		if c := *f.Inits[n.Inputs[i]]; len(c.Dims) > 2 || len(trimmed(c.Dims)) > 1 {
+			c.Name, c.Dims = "c", []int64{int64(c.Len())}
 			inputs[i] = f.Const(&c)
 			f.Retire(n.Inputs[i])
 		}
@@ -170,13 +205,11 @@ func (f *flattener) sink(n *graph.Node) bool {
 	return true
 }
 
-func alongLast(dims []int64, last int64) bool {
-	for i, d := range dims {
-		if d != 1 && (i < len(dims)-1 || d != last) {
-			return false
-		}
+func trimmed(dims []int64) []int64 {
+	for len(dims) > 0 && dims[0] == 1 {
+		dims = dims[1:]
 	}
-	return true
+	return dims
 }
 
 func elementwise() []string {
