@@ -96,7 +96,7 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 }
 
 func (m *Model) plainPasses(ctx context.Context) []graph.Pass {
-	return []graph.Pass{pass.Inlining(ctx, m.engine), m.elements.Pass(), pass.Unfusing(), pass.Folding(ctx, m.engine)}
+	return []graph.Pass{pass.Inlining(), m.elements.Pass(), pass.Unfusing(), pass.Folding(ctx, m.engine)}
 }
 
 func rewritten(g *graph.Model, o ort.Options, passes func(*Model) []graph.Pass) (*Model, error) {

@@ -99,7 +99,7 @@ func inspect(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	m = pass.Current(m)
-	plain, inline := m.Clone(), pass.Inlining(ctx, e.engine())
+	plain, inline := m.Clone(), pass.Inlining()
 	if inline.Apply(plain, nil) != nil {
 		plain = m // the reason is given below
 	}

@@ -78,17 +78,22 @@ type elements struct {
 	constant bool
 }
 
-func (c *Call) ints(i int) (elements, bool) { return c.b.ints(c.Node.Input(i), 32) }
+func (c *Call) ints(i int) (elements, bool) { return c.b.ints(c.Node.Input(i)) }
 
-func (b *gradientBuilder) ints(name string, depth int) (elements, bool) {
+func (b *gradientBuilder) ints(name string) (elements, bool) {
+	steps := 256 // nodes that are looked at
+	return b.follow(name, &steps)
+}
+
+func (b *gradientBuilder) follow(name string, steps *int) (elements, bool) {
 	if t := b.inits[name]; t != nil {
 		return tensorInts(t)
 	}
 	n := b.made[name]
-	if n == nil || depth == 0 {
+	if *steps--; n == nil || *steps < 0 {
 		return elements{}, false
 	}
-	get := func(i int) (elements, bool) { return b.ints(n.Input(i), depth-1) }
+	get := func(i int) (elements, bool) { return b.follow(n.Input(i), steps) }
 	switch key(n) {
 	case "Shape":
 		if t, ok := b.types[n.Input(0)]; ok {
@@ -112,7 +117,11 @@ func (b *gradientBuilder) ints(name string, depth int) (elements, bool) {
 			all = elements{append(all.dims, e.dims...), all.constant && e.constant}
 		}
 		return all, true
-	case "Add", "Sub", "Mul", "Div", "Mod":
+	case "Not":
+		if x, ok := get(0); ok {
+			return computed(n, x, elements{graph.Fixed(0), true})
+		}
+	case "Add", "Sub", "Mul", "Div", "Mod", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or":
 		x, ok1 := get(0)
 		y, ok2 := get(1)
 		if ok1 && ok2 {
@@ -158,13 +167,10 @@ func (b *gradientBuilder) ints(name string, depth int) (elements, bool) {
 
 func computed(n *graph.Node, x, y elements) (elements, bool) {
 	size := max(len(x.dims), len(y.dims))
-	if len(x.dims) != size && len(x.dims) != 1 || len(y.dims) != size && len(y.dims) != 1 {
+	if len(x.dims) != size && len(x.dims) != 1 || len(y.dims) != size && len(y.dims) != 1 || size == 0 {
 		return elements{}, false
 	}
 	out := elements{constant: true}
-	if len(x.dims) == 0 || len(y.dims) == 0 {
-		return elements{}, false
-	}
 	for i := range size {
 		a, b := x.dims[i%len(x.dims)], y.dims[i%len(y.dims)]
 		d, known := graph.Dim{Size: -1}, (x.constant || a.Size >= 0) && (y.constant || b.Size >= 0)
@@ -172,18 +178,11 @@ func computed(n *graph.Node, x, y elements) (elements, bool) {
 		case b == one() && (n.Op == "Mul" || n.Op == "Div"):
 			d = a
 		case !known:
-		case n.Op == "Add":
-			d.Size = a.Size + b.Size
-		case n.Op == "Sub":
-			d.Size = a.Size - b.Size
-		case n.Op == "Mul":
-			d.Size = a.Size * b.Size
-		case b.Size == 0 || n.Op == "Mod" && n.Int("fmod", 0) == 0 && (a.Size < 0 || b.Size < 0):
+		case b.Size == 0 && (n.Op == "Div" || n.Op == "Mod"),
+			n.Op == "Mod" && n.Int("fmod", 0) == 0 && (a.Size < 0 || b.Size < 0):
 			known = false
-		case n.Op == "Div":
-			d.Size = a.Size / b.Size
-		case n.Op == "Mod":
-			d.Size = a.Size % b.Size
+		default:
+			d.Size = operation(n.Op, a.Size, b.Size)
 		}
 		out.constant = out.constant && known
 		out.dims = append(out.dims, d)
@@ -194,6 +193,40 @@ func computed(n *graph.Node, x, y elements) (elements, bool) {
 		}
 	}
 	return out, true
+}
+
+func operation(op string, a, b int64) int64 {
+	holds := false
+	switch op {
+	case "Add":
+		return a + b
+	case "Sub":
+		return a - b
+	case "Mul":
+		return a * b
+	case "Div":
+		return a / b
+	case "Mod":
+		return a % b
+	case "Equal", "Not":
+		holds = a == b
+	case "Less":
+		holds = a < b
+	case "LessOrEqual":
+		holds = a <= b
+	case "Greater":
+		holds = a > b
+	case "GreaterOrEqual":
+		holds = a >= b
+	case "And":
+		holds = a != 0 && b != 0
+	case "Or":
+		holds = a != 0 || b != 0
+	}
+	if holds {
+		return 1
+	}
+	return 0
 }
 
 func tensorInts(t *graph.Tensor) (elements, bool) {
@@ -332,17 +365,11 @@ func axesFrom(first int64, t graph.Type) []int64 {
 	return lists.Make(max(0, len(t.Shape)-int(first)), func(i int) int64 { return first + int64(i) })
 }
 
-// Integers returns a function that tells the elements of an integer value of rank 0 or 1 of g, as far as constants and
-// the sizes in types decide them: those of a Shape's fixed sizes, and what is gathered, cut and joined of them.
-func Integers(g *graph.Graph, types graph.Types) func(value string) (elements []int64, known bool) {
-	b := newBuilder(g, types, "")
-	return func(value string) ([]int64, bool) {
-		e, ok := b.ints(value, 32)
-		if !ok || !e.constant {
-			return nil, false
-		}
-		return sizes(e.dims), true
-	}
+// Integers returns the elements of a boolean or integer value of rank 0 or 1 of g, as far as constants and the sizes in
+// types decide them: the fixed ones of a Shape, what is gathered, cut and joined of them, and what they compare as.
+func Integers(g *graph.Graph, types graph.Types, value string) (elements []int64, known bool) {
+	e, ok := newBuilder(g, types, "").ints(value)
+	return sizes(e.dims), ok && e.constant
 }
 
 func typeOf(t *graph.Tensor) graph.Type {

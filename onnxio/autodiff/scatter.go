@@ -22,7 +22,7 @@ func gathering() []Operator {
 				idx = c.op("Reshape", idx, c.b.vector(-1))
 				g = c.reshapeLike(g, c.Op("Gather", []string{c.x(), idx}, graph.IntAttr("axis", axis)))
 			}
-			if e, known := c.b.ints(idx, 32); known && e.constant {
+			if e, known := c.b.ints(idx); known && e.constant {
 				at, size := sizes(e.dims), c.Type(c.x()).Shape[axis].Size
 				seen := map[int64]bool{}
 				for i, k := range at {
@@ -48,32 +48,9 @@ func gathering() []Operator {
 			n := idx[len(idx)-1].Size
 			c.failIf(n < 1 || n > int64(len(s))-b, "indices %v of %v", c.types[1], c.types[0])
 			return single(c.types[0].DType, slices.Concat(graph.Shape{}, idx[:len(idx)-1], s[b+n:]))
-			// ScatterND knows no batch: there the places become numbers of one axis.
 		}, grads: []Rule{func(c *Call, _ int) string {
-			zeros := c.b.filled(c.x(), 0)
-			b := int(c.Node.Int("batch_dims", 0))
-			if b == 0 {
-				return c.Op("ScatterND", []string{zeros, c.in(1), c.Grad()}, graph.StringAttr("reduction", "add"))
-			}
-			s, idx := c.Type(c.x()).Shape, c.Type(c.in(1)).Shape
-			n := int(idx[len(idx)-1].Size)
-			within, rest := s[b:b+n], s[b+n:]
-			c.failIf(!fixed(within) || !fixed(rest) || !fixed(idx[b:]),
-				"batch_dims %d with indices %v of %v: sizes behind the batch must be constant", b, idx, s)
-			number := int64(1)
-			weights := make([]int64, n)
-			for i := n - 1; i >= 0; i-- {
-				weights[i] = number
-				number *= within[i].Size
-			}
-			places := c.op("Mod", c.in(1), c.b.vector(sizes(within)...)) // from the end to from the start
-			places = c.op("Mul", places, c.b.vector(weights...))
-			places = c.reduce("ReduceSum", places, 0, -1)
-			count, size := product(idx[b:len(idx)-1]).Size, product(rest).Size
-			places = c.op("Reshape", places, c.b.vector(-1, count, 1))
-			places = c.op("Expand", places, c.b.vector(1, 1, size))
-			flat := func(v string, n int64) string { return c.op("Reshape", v, c.b.vector(-1, n, size)) }
-			return c.reshapeLike(c.scatter(flat(zeros, number), places, flat(c.Grad(), count), 1), c.x())
+			c.failIf(c.Node.Int("batch_dims", 0) != 0, "batch_dims: use Gather or GatherElements")
+			return c.Op("ScatterND", []string{c.b.filled(c.x(), 0), c.in(1), c.Grad()}, graph.StringAttr("reduction", "add"))
 		}}},
 	}
 }

@@ -2,18 +2,15 @@ package pass
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"cfq/internal/lists"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort"
 )
 
 // FunctionDomain is the domain of the functions that files of this project carry: they unpack weights, and stay.
@@ -24,22 +21,18 @@ const (
 	maxInlined = 50_000
 	// maxCalls bounds how deep functions and branches lie within one another.
 	maxCalls = 100
-	// maxCondition bounds the elements of the values that a condition is computed from.
-	maxCondition = 1 << 16
 )
 
 // Inlining writes the bodies of functions where they are called, and the branch that an If with a constant condition
 // takes. Loop, Scan and an If that depends on the inputs are errors: the nodes of their subgraphs have no gradients.
-func Inlining(ctx context.Context, o ort.Options) graph.Pass {
+func Inlining() graph.Pass {
 	return graph.Pass{
 		Needed: func(m *graph.Model) bool {
 			return slices.ContainsFunc(m.Functions, func(f *graph.Function) bool { return f.Domain != FunctionDomain }) ||
 				slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).HasGraphs)
 		},
 		Run: func(r *graph.Rewriter) error {
-			i := &inliner{
-				Rewriter: r, ctx: ctx, engine: o, functions: map[functionCall]*graph.Function{}, versions: map[*graph.Node]int64{},
-			}
+			i := &inliner{Rewriter: r, functions: map[functionCall]*graph.Function{}}
 			return i.run()
 		},
 	}
@@ -53,16 +46,13 @@ func (r *inliner) run() error {
 	}
 	nodes := r.G.Nodes
 	r.G.Nodes = nil
-	r.emit(nodes, &nameScope{outermost: true, version: r.Model.Opset("")})
+	r.emit(nodes, &nameScope{outermost: true})
 	if len(r.errs) > 0 {
 		return errors.Join(r.errs...)
 	}
 	r.Model.Functions = slices.DeleteFunc(r.Model.Functions, func(f *graph.Function) bool {
 		return f.Domain != FunctionDomain
 	})
-	if err := r.align(); err != nil {
-		return err
-	}
 	r.imports()
 	if err := r.G.Check(); err != nil {
 		return fmt.Errorf("without its functions and branches: %w", err)
@@ -80,10 +70,7 @@ func domain(d string) string { return strings.TrimPrefix(d, "ai.onnx") }
 
 type inliner struct {
 	*graph.Rewriter
-	ctx       context.Context
-	engine    ort.Options
 	functions map[functionCall]*graph.Function
-	versions  map[*graph.Node]int64 // the operator set that a node is written for
 	errs      []error
 	full      bool // the graph is too large
 }
@@ -97,7 +84,6 @@ type nameScope struct {
 	calls     []functionCall        // that are being inlined
 	depth     int
 	prefix    string
-	version   int64
 }
 
 func (s *nameScope) lookup(name string) (string, bool) {
@@ -158,7 +144,6 @@ func (r *inliner) node(n *graph.Node, s *nameScope) error {
 		return fmt.Errorf("%s repeats a graph of its own, which cannot be differentiated: export the model without %s (a "+
 			"fixed number of steps can be written out)", n.Label(), n.Op)
 	}
-	r.versions[&c] = s.version
 	r.G.Nodes = append(r.G.Nodes, &c)
 	return nil
 }
@@ -193,14 +178,15 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) error {
 	case err != nil:
 		return fmt.Errorf("function %q: %w", c, err)
 	}
+	for _, o := range f.Opsets {
+		if have := r.Model.Opset(""); domain(o.Domain) == "" && o.Version != have {
+			return fmt.Errorf("the function %q is of operator set %d, and the model of %d: export both of one set", c, o.Version,
+				have)
+		}
+	}
 	inner := &nameScope{
 		names: map[string]string{}, attrs: map[string]graph.Attr{}, calls: append(slices.Clone(s.calls), c),
-		depth: s.depth + 1, prefix: prefix(n), version: s.version,
-	}
-	for _, o := range f.Opsets {
-		if domain(o.Domain) == "" {
-			inner.version = o.Version
-		}
+		depth: s.depth + 1, prefix: prefix(n),
 	}
 	for _, a := range append(defaults, n.Attrs...) {
 		inner.attrs[a.Name] = a
@@ -243,17 +229,19 @@ func (r *inliner) branch(n *graph.Node, s *nameScope) error {
 	if len(r.errs) > 0 {
 		return nil // what a condition is computed from may be missing
 	}
-	taken, err := r.condition(n.Input(0))
-	if err != nil {
-		return fmt.Errorf("%s: its condition %q is not constant (%w): only one branch can be differentiated and quantized. "+
-			"Export the model without it, for inputs of fixed sizes", n.Label(), n.Input(0), err)
+	_ = autodiff.Infer(r.G, r.Types) // what stays unknown matters only if the condition needs it
+	taken, known := autodiff.Integers(r.G, r.Types, n.Input(0))
+	if !known || len(taken) != 1 {
+		return fmt.Errorf("%s: its condition %q is not constant: it does not follow from constants and fixed sizes, and only "+
+			"one branch can be differentiated and quantized. Export the model without it, for inputs of fixed sizes", n.Label(),
+			n.Input(0))
 	}
 	a := n.Attr("else_branch")
-	if taken {
+	if taken[0] != 0 {
 		a = n.Attr("then_branch")
 	}
 	if a == nil {
-		return fmt.Errorf("%s has no branch for the condition %t", n.Label(), taken)
+		return fmt.Errorf("%s has no branch for the condition %d", n.Label(), taken[0])
 	}
 	g, err := codec.Subgraph(a)
 	if err != nil {
@@ -264,7 +252,6 @@ func (r *inliner) branch(n *graph.Node, s *nameScope) error {
 	}
 	inner := &nameScope{
 		parent: s, names: map[string]string{}, attrs: s.attrs, calls: s.calls, depth: s.depth + 1, prefix: prefix(n),
-		version: s.version,
 	}
 	for _, t := range g.Inits {
 		local := t.Name
@@ -272,94 +259,6 @@ func (r *inliner) branch(n *graph.Node, s *nameScope) error {
 		inner.names[local] = r.Const(t)
 	}
 	return r.body(g.Nodes, graph.Names(g.Outputs), n, inner)
-}
-
-func (r *inliner) condition(name string) (bool, error) {
-	_ = autodiff.Infer(r.G, r.Types) // what stays unknown matters only if the condition needs it
-	c := conditional{
-		r: r, integers: autodiff.Integers(r.G, r.Types), producers: r.G.Producers(), inits: r.G.InitMap(),
-		seen: map[string]bool{}, g: &graph.Graph{Name: "condition"},
-	}
-	if err := c.need(name); err != nil {
-		return false, err
-	}
-	m := &graph.Model{IRVersion: r.Model.IRVersion, Opsets: []graph.Opset{{Version: r.Model.Opset("")}}, Graph: c.g}
-	out, err := ort.Evaluate(r.ctx, m, r.engine, nil, name)
-	if err != nil {
-		return false, err
-	}
-	v, err := out[0].Ints()
-	if err != nil || len(v) != 1 || out[0].DType != graph.Bool {
-		return false, fmt.Errorf("it is %s%v, not one boolean", out[0].DType, out[0].Dims)
-	}
-	return v[0] != 0, nil
-}
-
-type conditional struct {
-	r         *inliner
-	integers  func(string) ([]int64, bool)
-	producers map[string]*graph.Node
-	inits     map[string]*graph.Tensor
-	seen      map[string]bool
-	g         *graph.Graph
-}
-
-func (c *conditional) need(name string) error {
-	if name == "" || c.seen[name] {
-		return nil
-	}
-	c.seen[name] = true
-	if t := c.inits[name]; t != nil {
-		c.g.Inits = append(c.g.Inits, t)
-		return nil
-	}
-	n := c.producers[name]
-	if n == nil {
-		return fmt.Errorf("it depends on the input %q", name)
-	}
-	t, known := c.r.Types[name]
-	dims, ok := sizesOf(t.Shape)
-	if size := Elements(t.Shape).Size; n.Constant() == nil && (!known || size < 0 || size > maxCondition) {
-		return fmt.Errorf("%q, which it depends on, is not of a known size", name)
-	}
-	if v, known := c.integers(name); known && ok && t.DType == graph.Int64 {
-		if k := graph.FromInts(name, v, dims...); k.Len() == len(v) {
-			c.g.Inits = append(c.g.Inits, k)
-			return nil
-		}
-	}
-	if !n.Standard() || strings.HasPrefix(n.Op, "Random") || n.Op == "Multinomial" || n.Op == "Bernoulli" {
-		return fmt.Errorf("it depends on %s", n.Label())
-	}
-	if v := c.r.versions[n]; v != 0 && v != c.r.Model.Opset("") {
-		return fmt.Errorf("%s is of another operator set, %d", n.Label(), v)
-	}
-	for _, in := range n.Inputs {
-		if err := c.need(in); err != nil {
-			return err
-		}
-	}
-	c.g.Nodes = append(c.g.Nodes, n)
-	lists.Mark(c.seen, n.Outputs...)
-	return nil
-}
-
-// align brings nodes of functions that import an older or a newer operator set, and those of the graph, to the newest
-// of them.
-func (r *inliner) align() error {
-	to := r.Model.Opset("")
-	for _, n := range r.G.Nodes {
-		if n.Standard() {
-			to = max(to, r.versions[n])
-		}
-	}
-	u := graph.NewRewriter(r.Model, typesOf(r.G, r.Types))
-	err := upgradeNodes(u, func(n *graph.Node) int64 { return cmp.Or(r.versions[n], to) }, to)
-	if err != nil {
-		return fmt.Errorf("its functions are of different operator sets, and cannot be brought to opset %d: %w", to, err)
-	}
-	r.Model.SetOpset("", to)
-	return nil
 }
 
 func (r *inliner) imports() {

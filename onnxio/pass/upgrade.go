@@ -48,7 +48,7 @@ func Upgrading() graph.Pass {
 				err = fmt.Errorf("the model has functions, such as %q: inline them (onnx.inliner)", m.Functions[0].Name)
 			default:
 				r.Types = typesOf(r.G, r.Types)
-				err = upgradeNodes(r, func(*graph.Node) int64 { return version }, upgradedOpset)
+				err = upgradeNodes(r, version, upgradedOpset)
 			}
 			if err != nil {
 				return fmt.Errorf("upgrade to opset %d: %w", upgradedOpset, err)
@@ -69,13 +69,13 @@ type upgrader struct {
 	after  []*graph.Node // and after it
 }
 
-func upgradeNodes(r *graph.Rewriter, from func(*graph.Node) int64, to int64) error {
+func upgradeNodes(r *graph.Rewriter, from, to int64) error {
 	u, rules := &upgrader{Rewriter: r}, changes()
 	var errs []error
 	r.Rebuild(func(n *graph.Node) {
 		u.before, u.after = nil, nil
 		label := n.Label()
-		if err := u.node(n, rules[n.Op], from(n), to); err != nil {
+		if err := u.node(n, rules[n.Op], from, to); err != nil {
 			errs = append(errs, fmt.Errorf("%s %w", label, err))
 		}
 		r.G.Nodes = append(append(append(r.G.Nodes, u.before...), n), u.after...)
@@ -144,8 +144,7 @@ func changes() map[string][]change {
 		"BatchNormalization": {{9, func(_ *upgrader, n *graph.Node) error {
 			if a := remove(n, "spatial"); a != nil && a.I == 0 {
 				return errors.New("normalizes every position by itself (spatial: 0), which opset 9 dropped: export the model at " +
-					"a " +
-					"newer opset")
+					"a newer opset")
 			}
 			return nil
 			// Training became an attribute, with other outputs. Until then outputs other than the first said that the node
@@ -158,7 +157,6 @@ func changes() map[string][]change {
 			n.Outputs = n.Outputs[:first]
 			return nil
 		}}},
-		"GroupNormalization": {{21, channelScales}},
 		// The old defaults are the ends of float32's range.
 		"Clip": {{11, numberInput("min", 1)}, {11, numberInput("max", 2)}},
 		// The mask, which had the type of the data, became one of booleans.
@@ -184,7 +182,9 @@ func changes() map[string][]change {
 		"TopK":    {{10, asInput("k", 1, k)}},
 		"Scatter": {{11, func(_ *upgrader, n *graph.Node) error { n.Op = "ScatterElements"; return nil }}},
 	}
-	for op, version := range map[string]int64{"Upsample": 10, "Resize": 11, "RoiAlign": 16, "GridSample": 20, "DFT": 20} {
+	for op, version := range map[string]int64{
+		"Upsample": 10, "Resize": 11, "RoiAlign": 16, "GridSample": 20, "DFT": 20, "GroupNormalization": 21,
+	} {
 		t[op] = []change{{version, func(*upgrader, *graph.Node) error {
 			return errors.New("is of an operator that cannot be upgraded: export the model at a newer opset")
 		}}}
@@ -202,27 +202,6 @@ func changes() map[string][]change {
 		t[op] = []change{{13, oneAxis}}
 	}
 	return t
-}
-
-// channelScales: scale and bias had one number for each group, and have one for each channel.
-func channelScales(u *upgrader, n *graph.Node) error {
-	groups, s := n.Int("num_groups", 0), u.Types[n.Input(0)].Shape
-	if len(s) < 2 || s[1].Size < 1 || groups < 1 || s[1].Size%groups != 0 {
-		return fmt.Errorf("has %d groups of the channels of %q, of which the model does not say how many there are: export "+
-			"the model at opset 21", groups, n.Input(0))
-	}
-	list := func(v ...int64) string { return u.Const(graph.FromInts("channels", v, int64(len(v)))) }
-	column, wide, flat := list(-1, 1), list(1, s[1].Size/groups), list(-1)
-	for i := 1; i < min(3, len(n.Inputs)); i++ {
-		for _, step := range [][2]string{{"Reshape", column}, {"Expand", wide}, {"Reshape", flat}} {
-			out := u.nameOf(n, "channels")
-			u.before = append(u.before, &graph.Node{
-				Name: u.nameOf(n, step[0]), Op: step[0], Inputs: []string{n.Inputs[i], step[1]}, Outputs: []string{out},
-			})
-			n.Inputs[i] = out
-		}
-	}
-	return nil
 }
 
 // oneAxis: softmaxes normalised over all axes from axis (default 1) on, as if the input were flattened to a matrix
