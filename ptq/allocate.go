@@ -384,7 +384,7 @@ func (c *calibration) fitBytes(of widthErrors, bits float64) (assignment, error)
 
 // stored is how many bits the file of an assignment has for weights.
 func (c *calibration) stored(w assignment) (int64, error) {
-	m, err := qdq.Write(c.net.canonical, c.planOf(c.assemble(c.layers, w)), c.net.writer())
+	m, err := qdq.Write(c.net.canonical, c.planOf(c.assemble(c.layers, w)), qdq.Options{Size: size})
 	if err != nil {
 		return 0, err
 	}

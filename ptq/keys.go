@@ -14,7 +14,6 @@ import (
 	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/qat"
-	"cfq/quant/qdq"
 	"cfq/recourse"
 )
 
@@ -103,9 +102,6 @@ func Keys() (keys []Key) {
 			for _, o := range trainedBy("") {
 				k.Choices = append(k.Choices, keyChoice{string(o.Name), o.Doc})
 			}
-		case "write.runtime":
-			releases := lists.Map(qdq.Runtimes(), func(r qdq.Runtime) string { return r.Version })
-			k.Want = message.Or(releases)
 		default:
 			if slices.Contains(qat.WeightNames(), k.Source) {
 				users := lists.Map(trainedBy(k.Source), func(o qat.ObjectiveDoc) string { return string(o.Name) })
@@ -273,10 +269,6 @@ func (k *Key) parse(at any, text string) bool {
 	case *[]string:
 		*v = strings.Split(text, ",")
 		return !slices.Contains(*v, "")
-	case *string: // a release
-		*v = text
-		_, err = qdq.RuntimeOf(text)
-		return err == nil
 	}
 	return false
 }

@@ -52,11 +52,7 @@ func canonical(
 	}
 	out := &canonicalModel{engine: m.Engine(), source: c.Graph(), spec: spec}
 	out.floatBytes, out.metadata = sizes(m.File(), spec.KeepMetadata)
-	r, err := qdq.RuntimeOf(spec.Runtime)
-	if err == nil {
-		err = r.Check(out.source) // a model that this release cannot read, however it is written
-	}
-	if err != nil {
+	if err = qdq.CheckOpset(out.source); err != nil {
 		return nil, err
 	}
 	out.canonical = out.source

@@ -9,9 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/eval"
 	"cfq/internal/must"
-	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -206,18 +204,6 @@ func TestFromPlanKinds(t *testing.T) {
 			}
 		})
 	}
-	t.Run("old runtime", func(t *testing.T) {
-		r, text := roundTrip(t, m, tk, people,
-			mustRecipe(CFPTQ, "allocate.budget=3", "refine.rounds=0", "write.runtime=1.20"))
-		must.Has(t, text, `"target_ort": "1.20"`)
-		q := must.Get(codec.Read(r.Model, ""))(t)
-		must.Same(t, 21, q.Opset(""))
-		for _, v := range q.Graph.Inits {
-			if v.DType == graph.Int4 || v.DType == graph.Int2 {
-				t.Errorf("%s is %s", v.Name, v.DType)
-			}
-		}
-	})
 }
 
 func TestFromPlanConvolutions(t *testing.T) {
@@ -241,8 +227,7 @@ func TestFromPlanConvolutions(t *testing.T) {
 			mustRecipe("ptq", "allocate.budget=8", "write.act-bits=4", "write.compute=integer"),
 			`"result": \{"bits": 4`,
 		},
-		"kept":        {mustRecipe("ptq", "allocate.budget=8", "allocate.keep-float=n_Conv_1"), `"float": true`},
-		"old runtime": {mustRecipe("ptq", "allocate.budget=3", "write.runtime=1.20"), `"target_ort": "1.20"`},
+		"kept": {mustRecipe("ptq", "allocate.budget=8", "allocate.keep-float=n_Conv_1"), `"float": true`},
 	} {
 		if !slices.Contains([]string{"rows", "act bits"}, name) && !long() {
 			continue
@@ -255,41 +240,5 @@ func TestFromPlanConvolutions(t *testing.T) {
 				t.Errorf("the plan does not say %s:\n%.2000s", c.want, text)
 			}
 		})
-	}
-}
-
-// Releases that there are not, or that do not read the model, are found before any work.
-func TestRuntimeErrors(t *testing.T) {
-	t.Parallel()
-	m, tk, people := loans(t, "train.csv")
-	newer := m.Clone()
-	newer.SetOpset("", 23)
-	_, text := planOf(t, m, mustRecipe("ptq"))
-	f := readPlan(t, text)
-	for _, c := range []struct {
-		m       *graph.Model
-		version string
-		want    string
-	}{
-		{m, "1.19", `"1.19"`},
-		{m, "latest", `"latest"`},
-		{newer, "1.22", "the model has opset 23, and ONNX Runtime 1.22 reads up to 22"},
-	} {
-		work := 0
-		o, run := mustRecipe(CFPTQ), Run{Progress: func(ev eval.Event) {
-			if ev.Stage != "read the model" {
-				work++
-			}
-		}}
-		o.Write.Runtime = c.version
-		f.Runtime = c.version
-		_, err := Quantize(context.Background(), loaded(t, c.m), tk, people, o, run)
-		_, planErr := FromPlan(context.Background(), loaded(t, c.m), f, nil, run)
-		for _, err := range []error{err, planErr} {
-			wantInputError(t, err, c.want)
-		}
-		if work > 0 {
-			t.Errorf("%s: %d steps of work were done", c.version, work)
-		}
 	}
 }

@@ -73,13 +73,12 @@ type TrainSpec struct {
 	PruneBy  string
 }
 
-// WriteSpec says what the file computes and holds, and which runtimes read it.
+// WriteSpec says what the file computes and holds.
 type WriteSpec struct {
 	Compute      string
 	Input        string
 	ActBits      int
 	FullRange    bool
-	Runtime      string // the oldest ONNX Runtime that must read the file, such as "1.22"; "" = 1.24
 	KeepMetadata bool
 	AllowLarger  bool // it is not a problem when the file is no smaller than the original
 }

@@ -38,9 +38,6 @@ func TestKeysHavePlaces(t *testing.T) {
 			t.Errorf("%s is not described", k.Name)
 		}
 		free := k.Name == "allocate.keep-float"
-		if k.Name == "write.runtime" {
-			continue // none is the usual one
-		}
 		for _, bad := range []string{"none of these", "NaN", ""} {
 			if err := k.Check(bad); err == nil && !(free && bad != "") {
 				t.Errorf("%s may be %q", k.Name, bad)
@@ -53,7 +50,7 @@ func TestKeysHavePlaces(t *testing.T) {
 	for _, setting := range []string{
 		"calibrate.rows=7", "calibrate.points=weighted", "calibrate.teacher-noise=0.5", "allocate.budget=2.5",
 		"allocate.cost=bytes", "allocate.keep-float=/a,/b", "round.rule=nearest", "refine.rounds=0", "train.steps=64",
-		"train.eta=0", "train.seed=9", "train.eta-sweep=true", "target.margin=0.2", "write.runtime=1.22",
+		"train.eta=0", "train.seed=9", "train.eta-sweep=true", "target.margin=0.2",
 		"write.full-range=true",
 	} {
 		r := full

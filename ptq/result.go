@@ -152,13 +152,9 @@ func (c *calibrationSample) points(s *calib.Set) CalibrationPoints {
 	}
 }
 
-func (m *canonicalModel) writer() qdq.Options {
-	return qdq.Options{Size: size, Runtime: m.spec.Runtime}
-}
-
 // write makes the file of a plan, which has yet to be verified.
 func (m *canonicalModel) write(plan *quant.Plan, recipe map[string]string) (*Result, error) {
-	out, err := qdq.Write(m.canonical, plan, m.writer())
+	out, err := qdq.Write(m.canonical, plan, qdq.Options{Size: size})
 	if err != nil {
 		return nil, fmt.Errorf("quantized graph: %w", err)
 	}
@@ -289,7 +285,7 @@ func WritePlan(w io.Writer, r *Result) error {
 	if f.Model.SHA256, err = codec.Fingerprint(r.from.source); err != nil {
 		return err
 	}
-	f.Runtime, f.Equalized = r.from.spec.Runtime, r.from.source != r.from.canonical
+	f.Equalized = r.from.source != r.from.canonical
 	f.Recipe = r.Recipe
 	text, err := quant.MarshalPlan(f)
 	if err != nil {
@@ -306,7 +302,7 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 	err error,
 ) {
 	run.tell("read the model", 0, 0)
-	spec := WriteSpec{Runtime: f.Runtime, KeepMetadata: f.Recipe["write.keep-metadata"] == "true"}
+	spec := WriteSpec{KeepMetadata: f.Recipe["write.keep-metadata"] == "true"}
 	var all *bool
 	if f.Equalized {
 		all = new(f.Recipe["round.cross-layer-equalization"] == "true")

@@ -28,9 +28,9 @@ func Saturates(actBits int, code int64) bool {
 // parameterization"): q- = -2^(b-1), q+ = 2^(b-1)-1.
 func Formats() []Format {
 	return []Format{
-		{2, -2, 1, "INT2 behind Cast(int8); two bit planes for ONNX Runtime before 1.24"},
+		{2, -2, 1, "INT2 behind Cast(int8)"},
 		{3, -4, 3, "three bit planes unpacked by one shared function, or INT4 where that is smaller"},
-		{4, -8, 7, "INT4 behind Cast(int8); four bit planes for ONNX Runtime before 1.23"},
+		{4, -8, 7, "INT4 behind Cast(int8)"},
 		{8, -128, 127, "int8; -64..64 when reduced, which cannot saturate on x64 CPUs without VNNI"},
 	}
 }

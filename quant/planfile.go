@@ -20,12 +20,10 @@ type PlanFile struct {
 	Version int       `json:"cfq_plan"`
 	Model   PlanModel `json:"model"`
 	// Equalized: codes, scales and biases are those of the model after [CrossLayerEqualize].
-	Equalized bool `json:"equalized,omitempty"`
-	// Runtime is the oldest ONNX Runtime that must read the model; "" = the writer's default.
-	Runtime string            `json:"target_ort,omitempty"`
-	Recipe  map[string]string `json:"recipe"` // goes into the model's metadata
-	Input   *Input            `json:"input,omitempty"`
-	Layers  []PlanLayer       `json:"layers"`
+	Equalized bool              `json:"equalized,omitempty"`
+	Recipe    map[string]string `json:"recipe"` // goes into the model's metadata
+	Input     *Input            `json:"input,omitempty"`
+	Layers    []PlanLayer       `json:"layers"`
 }
 
 // PlanModel names the model that a plan is for.

@@ -104,7 +104,7 @@ func TestPlanFileRoundTrip(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		f.Model.SHA256, f.Runtime = strings.Repeat("0a", 32), "1.24"
+		f.Model.SHA256 = strings.Repeat("0a", 32)
 		f.Equalized = name == "rows"
 		f.Recipe = map[string]string{"method": "ptq", "odd \"key\"": "a\nb<>&é\u2028"}
 		if f.Model.Weights != 12+16+8+8+8 || len(f.Layers) != 4 {
@@ -120,7 +120,7 @@ func TestPlanFileRoundTrip(t *testing.T) {
 		if err != nil || !bytes.Equal(text, again) {
 			t.Errorf("%s: read and written again (%v):\n%s\n%s", name, err, text, again)
 		}
-		if !reflect.DeepEqual(f.Recipe, g.Recipe) || f.Model != g.Model || f.Runtime != g.Runtime ||
+		if !reflect.DeepEqual(f.Recipe, g.Recipe) || f.Model != g.Model ||
 			f.Equalized != g.Equalized || !reflect.DeepEqual(f.Input, g.Input) {
 			t.Errorf("%s: %+v", name, g)
 		}

@@ -87,7 +87,7 @@ func TestConvFuses(t *testing.T) {
 		{4, 8, true, qdq.Options{}},
 		{3, 8, true, qdq.Options{Size: preferPlanes}},
 		{2, 8, false, qdq.Options{}},
-		{2, 8, true, qdq.Options{Runtime: "1.20"}},
+		{2, 8, true, qdq.Options{}},
 		{8, 4, true, qdq.Options{}},
 		{8, 2, false, qdq.Options{}},
 	}

@@ -38,19 +38,6 @@ func TestDescribe(t *testing.T) {
 		{"3 bits in int4", 3, qdq.Options{}, 3, "int4", "", [2]int{32, 7}},
 		{"3-bit planes", 3, qdq.Options{Size: preferPlanes}, 3, "packed, cfq.Unpack", "", [2]int{24 + 12 + 16 + 33, 6 + 16}},
 		{"int2", 2, qdq.Options{}, 2, "int2", "", [2]int{16, 4}},
-		{
-			"2-bit planes", 2,
-			qdq.Options{Runtime: "1.23", Size: preferPlanes},
-			2, "packed, cfq.Unpack", "",
-			[2]int{16 + 8 + 16 + 33, 4 + 16},
-		},
-		{
-			"4-bit planes", 4,
-			qdq.Options{Runtime: "1.22", Size: preferPlanes},
-			4, "packed, cfq.Unpack", "",
-			[2]int{32 + 16 + 16 + 33, 8 + 16},
-		},
-		{"4 bits in int8", 4, qdq.Options{Runtime: "1.20"}, 4, "int8", "", [2]int{63, 14}},
 	} {
 		for _, integers := range []bool{true, false} {
 			m := net(3, 9, 7, 2)

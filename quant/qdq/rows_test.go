@@ -1,10 +1,9 @@
 package qdq_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -131,10 +130,7 @@ func TestRowBits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		integers := rapid.Bool().Draw(t, "integers")
 		c := drawRows(t, integers)
-		o := qdq.Options{
-			Size:    rapid.SampledFrom(sizes).Draw(t, "size"),
-			Runtime: rapid.SampledFrom([]string{"", "1.20", "1.23"}).Draw(t, "runtime"),
-		}
+		o := qdq.Options{Size: rapid.SampledFrom(sizes).Draw(t, "size")}
 		q := must.Get(qdq.Write(c.m, c.p, o))(t)
 		c.check(t, eng, q)
 		if integers {
@@ -186,44 +182,22 @@ func (c *rowCase) check(t failer, eng ort.Options, q *graph.Model) {
 	}
 }
 
-func TestRuntimes(t *testing.T) {
+func TestOpsets(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
-	for i, r := range qdq.Runtimes() {
-		for k, bits := range []int{2, 3, 4, 8} {
-			m := net(3, 40, 30, 2)
-			p := planFor(t, m, bits, true)
-			for j, sizes := range []func(*graph.Model) int{nil, size(t), preferPlanes} {
-				if (i+j+k)%2 > 0 {
-					continue
-				}
-				m.IRVersion = 13 // as a new exporter writes it
-				q := write(t, m, p, qdq.Options{Runtime: r.Version, Size: sizes})
-				if q.Opset("") > r.Opset || q.IRVersion > r.IR {
-					t.Errorf("%s: opset %d, IR version %d", r.Version, q.Opset(""), q.IRVersion)
-				}
-				for _, v := range q.Graph.Inits {
-					if v.DType == graph.Int4 && !r.Int4 || v.DType == graph.Int2 && !r.Int2 {
-						t.Errorf("%s: %s in the file", r.Version, v.DType)
-					}
-				}
-				if r.Version <= qdq.DefaultRuntime { // later ones read the same
-					wantFused(t, q, p, eng)
-				}
-			}
+	for k, bits := range []int{2, 3, 4, 8} {
+		m := net(3, 40, 30, 2)
+		p := planFor(t, m, bits, true)
+		m.IRVersion = 14 // as a newer exporter writes it
+		q := write(t, m, p, qdq.Options{Size: []func(*graph.Model) int{nil, size(t), preferPlanes}[k%3]})
+		if opset := q.Opset(""); q.IRVersion != 13 || bits == 2 && opset != 25 || bits > 2 && opset != 21 {
+			t.Errorf("%d bits: opset %d, IR version %d", bits, opset, q.IRVersion)
 		}
+		wantFused(t, q, p, eng)
 	}
 	m := net(3, 4, 2)
-	for version, want := range map[string]string{
-		"1.19": "1.20, 1.21", "1.24.x": "1.30", "2.0": "1.20", "1": "1.20", "1.31": "1.30", "24": "1.20", "1.2": "1.20",
-	} {
-		_, err := qdq.Write(m, planFor(t, m, 4, true), qdq.Options{Runtime: version})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), strconv.Quote(version)) {
-			t.Errorf("%s: %v", version, err)
-		}
+	for _, opset := range []int64{20, 26} {
+		m.SetOpset("", opset)
+		must.Fail(t, must.Err(qdq.Write(m, planFor(t, m, 4, true), qdq.Options{})), fmt.Sprint("opset ", opset))
 	}
-	must.Same(t, "1.23", must.Get(qdq.RuntimeOf("1.23.2"))(t).Version)
-	must.Same(t, qdq.DefaultRuntime, must.Get(qdq.RuntimeOf(""))(t).Version)
-	m.SetOpset("", 23)
-	must.Fail(t, must.Err(qdq.Write(m, planFor(t, m, 4, true), qdq.Options{Runtime: "1.22"})), "opset 23")
 }

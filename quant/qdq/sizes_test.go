@@ -69,43 +69,41 @@ func TestCompact(t *testing.T) {
 // TestSmallest tries all ways to store the rows of a layer of three widths: the writer's has the fewest bytes.
 func TestSmallest(t *testing.T) {
 	for _, c := range []struct{ in, out int }{{5, 12}, {40, 30}, {200, 60}} {
-		for _, runtime := range []string{"1.22", "1.23", "1.24"} {
-			m := net(9, c.in, c.out, 2)
-			p := planFor(t, m, 8, true)
-			l := &p.Layers[0]
-			l.Bits = 0
-			for o := range l.Scales {
-				l.RowBits = append(l.RowBits, []int{2, 3, 4}[o%3])
-			}
-			best := len(marshal(t, write(t, m, p, qdq.Options{Size: size(t), Runtime: runtime})))
-			// Wider rows of the same codes stand in the containers that merge them.
-			enc := codesOf(t, m, p)
-			l.Codes = enc
-			for _, widths := range [][3]int{
-				{2, 3, 4},
-				{2, 4, 4},
-				{3, 3, 4},
-				{4, 4, 4},
-				{8, 8, 8},
-				{2, 3, 8},
-				{3, 3, 8},
-				{4, 4, 8},
-				{2, 8, 8},
-			} {
-				for o := range l.RowBits {
-					l.RowBits[o] = widths[o%3]
-				}
-				for name, sizes := range map[string]func(*graph.Model) int{
-					"plain": nil, "planes": preferPlanes,
-					"concat": preferConcats,
-				} {
-					if n := len(marshal(t, write(t, m, p, qdq.Options{Size: sizes, Runtime: runtime}))); n < best {
-						t.Errorf("%dx%d, %s: %d bytes; widths %v and %s make %d", c.out, c.in, runtime, best, widths, name, n)
-					}
-				}
-			}
-			t.Logf("%dx%d for %s: %d bytes", c.out, c.in, runtime, best)
+		m := net(9, c.in, c.out, 2)
+		p := planFor(t, m, 8, true)
+		l := &p.Layers[0]
+		l.Bits = 0
+		for o := range l.Scales {
+			l.RowBits = append(l.RowBits, []int{2, 3, 4}[o%3])
 		}
+		best := len(marshal(t, write(t, m, p, qdq.Options{Size: size(t)})))
+		// Wider rows of the same codes stand in the containers that merge them.
+		enc := codesOf(t, m, p)
+		l.Codes = enc
+		for _, widths := range [][3]int{
+			{2, 3, 4},
+			{2, 4, 4},
+			{3, 3, 4},
+			{4, 4, 4},
+			{8, 8, 8},
+			{2, 3, 8},
+			{3, 3, 8},
+			{4, 4, 8},
+			{2, 8, 8},
+		} {
+			for o := range l.RowBits {
+				l.RowBits[o] = widths[o%3]
+			}
+			for name, sizes := range map[string]func(*graph.Model) int{
+				"plain": nil, "planes": preferPlanes,
+				"concat": preferConcats,
+			} {
+				if n := len(marshal(t, write(t, m, p, qdq.Options{Size: sizes}))); n < best {
+					t.Errorf("%dx%d: %d bytes; widths %v and %s make %d", c.out, c.in, best, widths, name, n)
+				}
+			}
+		}
+		t.Logf("%dx%d: %d bytes", c.out, c.in, best)
 	}
 }
 

@@ -19,20 +19,17 @@ import (
 	"cfq/quant"
 )
 
-// Options bound what is written. The zero value suits DefaultRuntime and later.
+// Options bound what is written.
 type Options struct {
 	// Size returns the bytes of a model's file. With it the containers of every layer's rows are chosen by the bytes of
 	// the file; without, each width has the narrowest integers that hold it, and no bit planes.
 	Size func(*graph.Model) int
-	// Runtime is the oldest release of ONNX Runtime that shall read the model, one
-	// of Runtimes; "" is DefaultRuntime. What it can read decides about containers.
-	Runtime string
 	// Plain writes a model to run and throw away, which the runtime loads in about half the time: all
 	// codes are int8, and vectors stand as they are. Size is not asked. Results are the same.
 	Plain bool
 }
 
-// Opsets and IR versions that the containers need.
+// Opsets and IR versions that the containers need, and that ONNX Runtime 1.24 reads.
 const (
 	baseOpset, baseIR = 21, 10
 	int2Opset, int2IR = 25, 13
@@ -40,27 +37,31 @@ const (
 
 // Write returns the quantized form of m, a model from pass.Canonical. Errors name the layers; all are reported at once.
 func Write(m *graph.Model, plan *quant.Plan, o Options) (*graph.Model, error) {
-	if v := m.Opset(""); v < baseOpset {
-		return nil, fmt.Errorf("the model has opset %d: quantized models need %d", v, baseOpset)
-	}
-	r, err := RuntimeOf(o.Runtime)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.Check(m); err != nil {
+	if err := CheckOpset(m); err != nil {
 		return nil, err
 	}
 	p, err := prepare(m, plan)
 	if err != nil {
 		return nil, err
 	}
-	p.runtime, p.plain = r, o.Plain
+	p.plain = o.Plain
 	return p.choose(o), nil
+}
+
+// CheckOpset reports a model whose operator set cannot be that of a written file.
+func CheckOpset(m *graph.Model) error {
+	switch v := m.Opset(""); {
+	case v < baseOpset:
+		return fmt.Errorf("the model has opset %d: quantized models need %d", v, baseOpset)
+	case v > int2Opset:
+		return fmt.Errorf("the model has opset %d, and ONNX Runtime 1.24, which must read the file, reads up to %d: "+
+			"export the model with a lower opset", v, int2Opset)
+	}
+	return nil
 }
 
 type prepared struct {
 	m       *graph.Model
-	runtime Runtime
 	plain   bool // see Options
 	input   *quant.Input
 	value   string // the value that input covers
@@ -155,7 +156,7 @@ func (p *prepared) write(unpacks bool) *graph.Model {
 		m.IRVersion = max(m.IRVersion, int2IR)
 	}
 	// Newer IR versions add element types, which come with newer opsets, and notes on devices.
-	m.IRVersion = min(max(m.IRVersion, baseIR), p.runtime.IR)
+	m.IRVersion = min(max(m.IRVersion, baseIR), int2IR)
 	if w.unpacks {
 		m.SetOpset(functionDomain, 1)
 		m.Functions = append(m.Functions, unpackFunction(m.Opset("")))
@@ -178,8 +179,8 @@ func (p *prepared) choose(o Options) *graph.Model {
 		layers = append(layers, l)
 		l.stores = stores{}
 		for _, bits := range l.widths() {
-			if l.stores[bits] = p.runtime.plain(bits); p.plain {
-				l.stores[bits] = container{bits: 8}
+			if l.stores[bits] = plainBits(bits); p.plain {
+				l.stores[bits] = 8
 			}
 		}
 	}
@@ -208,7 +209,7 @@ func (p *prepared) choose(o Options) *graph.Model {
 }
 
 func (p *prepared) best(l *plannedLayer, o Options) (free, all stores) {
-	options := p.runtime.options(l)
+	options := l.options()
 	if len(options) == 1 {
 		return options[0], options[0]
 	}
@@ -239,10 +240,10 @@ func (p *prepared) encodedAt(n *graph.Node) *plannedLayer {
 func (l *plannedLayer) groups() (groups []rowGroup, place []int) {
 	for o, f := range l.enc.Formats {
 		c := l.stores[f.Bits]
-		g := slices.IndexFunc(groups, func(g rowGroup) bool { return g.container == c })
+		g := slices.IndexFunc(groups, func(g rowGroup) bool { return g.bits == c })
 		if g < 0 {
 			g = len(groups)
-			groups = append(groups, rowGroup{container: c})
+			groups = append(groups, rowGroup{bits: c})
 		}
 		groups[g].rows = append(groups[g].rows, o)
 	}

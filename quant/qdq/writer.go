@@ -211,7 +211,7 @@ func (w *graphWriter) group(l *plannedLayer, g rowGroup, to graph.DType) string 
 	t := packed(l, g)
 	v := w.tensor(t)
 	w.int2 = w.int2 || t.DType == graph.Int2
-	if g.planes {
+	if g.bits == planeBits {
 		w.unpacks = true
 		worth := lists.Make(g.bits, func(b int) float32 { return float32(int(1) << b) })
 		worth[g.bits-1] *= -1 // two's complement
@@ -222,7 +222,7 @@ func (w *graphWriter) group(l *plannedLayer, g rowGroup, to graph.DType) string 
 			return out
 		})
 	}
-	if to == graph.Int8 && (g.planes || g.bits == 8) {
+	if to == graph.Int8 && (g.bits == planeBits || g.bits == 8) {
 		return v
 	}
 	return w.shared("Cast", "w", []string{v}, graph.IntAttr("to", int64(to)))
