@@ -27,18 +27,20 @@ const (
 )
 
 type doubtful struct {
-	evaluated, free int             // people
-	points          [2]solverDoubts // of both models
-	violation       string          // of a promise that was issued
+	Evaluated, Free int    // people
+	Violation       string // of a promise that was issued
+	Full, Quant     solverDoubts
 }
 
 type solverDoubts struct {
-	short, unfit int
-	violation    string
+	Name         string // of the model
+	Short, Unfit int    // points
+	Violation    string
 }
 
 func newResultAccumulator(s *Settings, l *numberLists) *resultAccumulator {
 	y := &resultAccumulator{s: s, lists: l, once: newAccumulators(false, l), notDrawn: math.MaxUint64}
+	y.doubts.Full.Name, y.doubts.Quant.Name = "the original", quantizedModel
 	for range s.Margins {
 		y.margins = append(y.margins, newAccumulators(true, l))
 	}
@@ -108,19 +110,17 @@ func (y *resultAccumulator) count(of []*Record) {
 		}
 		y.countIssued(r)
 		if r.Evaluated {
-			y.doubts.points[ofFull].check(&r.First, nil, 0)
-			for model := range y.doubts.points {
-				var before *Promise
-				for i, t := range y.s.Margins {
-					p := r.Steps[i].promise(model == ofQuant)
-					y.doubts.points[model].check(p, before, t)
-					before = p
-				}
+			y.doubts.Full.check(&r.First, nil, 0)
+			var before Step
+			for i, t := range y.s.Margins {
+				y.doubts.Full.check(&r.Steps[i].Full, &before.Full, t)
+				y.doubts.Quant.check(&r.Steps[i].Quant, &before.Quant, t)
+				before = r.Steps[i]
 			}
 		}
 	}
-	y.doubts.evaluated += count(evaluated)
-	y.doubts.free += count(free)
+	y.doubts.Evaluated += count(evaluated)
+	y.doubts.Free += count(free)
 }
 
 func (y *resultAccumulator) countIssued(r *Record) {
@@ -138,7 +138,7 @@ func (y *resultAccumulator) countIssued(r *Record) {
 			n.Approved.Num += count(r.Issued.Broken())
 			n.Needless.Num += count(r.Issued.Own <= r.Full+rounding)
 		}
-		y.doubts.violation = first(y.doubts.violation, r.Issued.Violation)
+		y.doubts.Violation = first(y.doubts.Violation, r.Issued.Violation)
 	}
 }
 
@@ -153,8 +153,8 @@ func first(a, b string) string {
 // check looks at a point for a margin. One that is good for several margins is checked at the smallest.
 func (d *solverDoubts) check(p, before *Promise, margin float64) {
 	if p.Exists() && !p.same(before) {
-		d.short += count(float64(p.Own) < margin-shortfall)
-		d.unfit += count(p.Violation != "")
-		d.violation = first(d.violation, p.Violation)
+		d.Short += count(float64(p.Own) < margin-shortfall)
+		d.Unfit += count(p.Violation != "")
+		d.Violation = first(d.Violation, p.Violation)
 	}
 }

@@ -1,9 +1,10 @@
 package eval
 
 import (
+	_ "embed" // the warnings
 	"errors"
 	"fmt"
-	"strings"
+	"text/template"
 
 	"cfq/eval/metrics"
 	"cfq/internal/message"
@@ -105,12 +106,8 @@ func count(b bool) int {
 	return 0
 }
 
-// Below these counts, or above these shares, a statistic is doubtful.
-const (
-	minPeople      = 30
-	muchInfeasible = 0.5
-	muchFree       = 0.05
-)
+// minPeople is how many people, or promises, a statistic needs: of fewer it is doubtful.
+const minPeople = 30
 
 // MuchUnreadable is the share of unreadable rows above which an evaluation has a warning, and a gate no verdict.
 const MuchUnreadable = 0.01
@@ -122,111 +119,23 @@ const shortfall = 1e-3
 // rounding is by how much, in logits, the margins of equal inputs may differ in two batches.
 const rounding = 1e-5
 
+//go:embed warnings.txt
+var warningTexts string
+
 func (y *resultAccumulator) warnings(r *Result) []string {
-	ws := doubts{}
-	ws.statistics(r, &y.doubts)
-	if n := r.Issued; n != nil && n.Invalid.Num > 0 {
-		ws.add("the original itself breaks %d of the %d promises given to people who are evaluated: they count at no margin",
-			n.Invalid.Num, n.Promises)
+	type tau struct {
+		Name string
+		Tau
 	}
-	if n := r.Issued; n != nil && n.Approved.Den > 0 {
-		ws.add("%d of the %d promises given are to people whom the original approves as they are: they count at no margin",
-			n.Approved.Den, n.Promises)
-	}
-	if p := r.Population; float64(p.Unreadable) > MuchUnreadable*float64(p.Rows) {
-		ws.add("%d of %d rows could not be read", p.Unreadable, p.Rows)
-	}
-	if n := r.Population.Repeated; n > 0 {
-		ws.add("tables of records overlap: %s in several (the same row, line and content) and counted once; "+
-			"if they are different people, name an id in the task file",
-			message.Count(n, "row")+message.Plural(n, " is", " are"))
-	}
-	if r.Issued == nil {
-		ws.solver(&y.doubts.points[ofFull], "the original")
-	} else if y.doubts.violation != "" {
-		ws.add("the task does not allow %d of the promises given (such as: %v): they count all the same",
-			r.Issued.Infeasible.Num, y.doubts.violation)
-	}
-	ws.solver(&y.doubts.points[ofQuant], "the quantized model")
-	return ws
-}
-
-type doubts []string
-
-func (ws *doubts) add(format string, a ...any) { *ws = append(*ws, fmt.Sprintf(format, a...)) }
-
-// addIf is add where there is reason to.
-func (ws *doubts) addIf(reason bool, format string, a ...any) {
-	if reason {
-		ws.add(format, a...)
-	}
-}
-
-func (ws *doubts) solver(d *solverDoubts, name string) {
-	ws.addIf(d.short > 0, "%d recourse points of %s fall short of the margin they were solved for by more than %g: the "+
-		"model gave a different margin than during the search", d.short, name, shortfall)
-	ws.addIf(d.unfit > 0, "%d actions of %s are not feasible (such as: %v): they were counted all the same, this is a "+
-		"fault of the solver", d.unfit, name, d.violation)
-}
-
-func (ws *doubts) statistics(r *Result, d *doubtful) {
-	warn := ws.add
-	p := r.Population
-	switch {
-	case p.Read == 0:
-		warn("the data have no people: nothing was evaluated")
-		return
-	case p.Refused == 0:
-		warn("the original refuses none of %d people: there is no recourse to evaluate", p.Read)
-		return
-	case p.Evaluated > 0 && p.BothRefuse == 0 && !r.Settings.OneSided:
-		warn("the quantized model refuses none of the %d evaluated people: the mirrored rates are empty", p.Evaluated)
-	}
-	ws.addIf(p.Labelled == 0, "no outcome is known: there is no accuracy")
-	ws.addIf(p.Favoured == 0, "the original approves none of %d people: check which class is the favourable one", p.Read)
-	evaluated, free := d.evaluated, d.free
-	ws.addIf(evaluated < minPeople, "only %d people are evaluated: the rates are uncertain (see the intervals)", evaluated)
-	ws.addIf(float64(free) > muchFree*float64(evaluated) && !r.Settings.OneSided,
-		"the quantized model approves %d of the "+
-			"%d evaluated people as they are: CRG counts those of them who have the required margin at cost 0 (crg_both leaves "+
-			"these out)", free, evaluated)
-	for i := range r.Margins {
-		ws.margin(&r.Margins[i], p.Evaluated, r.Settings.Issued)
-	}
-	ws.addIf(p.Evaluated >= minPeople && r.Rate("pgd_first.frr").Num == 0 && !r.Settings.OneSided,
-		"gradient descent found no valid recourse: there is no PGD-first value")
-	var few []string
-	for i, t := range []Tau{r.Tau01, r.RTau01} {
-		name := metrics.Must([]string{"tau01", "rtau01"}[i]).Symbol
-		ws.addIf(t.Extrapolated, "%s (%.2f) lies above the largest margin evaluated: it is extrapolated from margin %g; "+
-			"evaluate at a larger margin to know", name, t.Value, t.From)
-		if t.N > 0 && t.N < 100 {
-			few = append(few, fmt.Sprintf("%s rests on %d promises", name, t.N))
-		}
-	}
-	ws.addIf(len(few) > 0, "%s: with fewer than 100, at most 1 %% means none", strings.Join(few, " and "))
-}
-
-func (ws *doubts) margin(a *AtMargin, evaluated int, given bool) {
-	warn := func(format string, x ...any) { ws.add("margin %g: "+format, append([]any{a.Margin}, x...)...) }
-	vd, frr := a.Rate("vd"), a.Rate("frr")
-	switch {
-	case given && vd.Den == 0:
-		warn("none of the promises issued to %d people reaches it", evaluated)
-		return
-	case given && vd.Den < minPeople:
-		warn("only %d of the promises issued reach it", vd.Den)
-		return
-	case given:
-		return
-	case vd.Den == 0:
-		warn("no recourse was found for any of %d people", evaluated)
-		return
-	case vd.Den < minPeople && evaluated >= minPeople:
-		warn("recourse was found for only %d people", vd.Den)
-	}
-	if float64(frr.Value) < 1-muchInfeasible {
-		warn("no recourse was found for %d of %d people: results for the others may not hold for them",
-			frr.Den-frr.Num, frr.Den)
-	}
+	words := message.NewTemplates(warningTexts, template.FuncMap{
+		"few":            func(n int) bool { return n < minPeople },
+		"above":          func(k, n int, share float64) bool { return float64(k) > share*float64(n) },
+		"muchUnreadable": func() float64 { return MuchUnreadable },
+		"shortfall":      func() float64 { return shortfall },
+	})
+	return words.Lines("warnings", struct {
+		*Result
+		Doubts *doubtful
+		Taus   []tau
+	}{r, &y.doubts, []tau{{metrics.Must("tau01").Symbol, r.Tau01}, {metrics.Must("rtau01").Symbol, r.RTau01}}})
 }
