@@ -15,28 +15,16 @@ import (
 
 func comparisonPage(c *Comparison, full bool) *reportPage {
 	p, words := &reportPage{Title: c.Title}, newSentences()
-	p.add(calledDifferences(c.Comparison), bullets("Warnings", c.Warnings), environment(c.Environment))
+	p.add(calledDifferences(c.Comparison), bullets("Warnings", c.Warnings),
+		bullets("Set by the environment", words.Lines("environment", c.Environment)))
 	p.add(comparedMetrics(words, c.Comparison, full)...)
 	if full {
-		p.add(glossary(c.Comparison))
+		p.add(words.section("glossary", c.Comparison))
 	}
 	p.add(recipes("How the models were made", full, c.Entries...),
-		files(&c.Inputs, slices.Concat([]Entry{{Alias: "original", Model: c.Full}}, c.Entries)...), runBlock(words, &c.Run))
+		words.files(&c.Inputs, slices.Concat([]Entry{{Alias: "original", Model: c.Full}}, c.Entries)...),
+		words.section("run", &c.Run))
 	return p
-}
-
-func glossary(t *eval.Comparison) pageBlock {
-	b := pageBlock{
-		Title: "What the metrics are", Fold: true, Left: 4, Head: []string{"", "what", "unit", "better"},
-	}
-	seen := map[string]bool{}
-	for i := range t.Rows {
-		if m, _ := metrics.By(t.Rows[i].Metric); !seen[m.ID] {
-			seen[m.ID] = true
-			b.row(nameOf(&m), m.Name, m.Unit, string(m.Better))
-		}
-	}
-	return b
 }
 
 // calledDifferences says what is compared with what, and where each model is certainly better or worse.
@@ -76,15 +64,15 @@ func calledDifferences(t *eval.Comparison) pageBlock {
 func rowName(r *eval.ComparisonRow) string {
 	m, _ := metrics.By(r.Metric)
 	if r.Margin == nil {
-		return nameOf(&m)
+		return nameOf(m)
 	}
 	if s := symbolAt(m.ID, *r.Margin); s != m.Symbol {
 		return s
 	}
-	return nameOf(&m) + " at " + margin(*r.Margin)
+	return nameOf(m) + " at " + margin(*r.Margin)
 }
 
-func nameOf(m *metrics.Metric) string {
+func nameOf(m metrics.Metric) string {
 	const longest = 28
 	if name := cmp.Or(m.Symbol, m.Name); len(name) <= longest {
 		return name
@@ -94,7 +82,7 @@ func nameOf(m *metrics.Metric) string {
 
 // comparedMetrics are the tables of all models, each compared with the first one: as few as are not too wide. A brief
 // view shows the metrics without a margin, and the others at the margin that stands for the curve.
-func comparedMetrics(words *message.Templates, t *eval.Comparison, full bool) (tables []pageBlock) {
+func comparedMetrics(words pageWords, t *eval.Comparison, full bool) (tables []pageBlock) {
 	const perTable = 2
 	r := t.Results[0]
 	at := r.Margins[r.Headline()].Margin
@@ -167,7 +155,7 @@ func comparedTest(c *eval.Cell) string {
 	return strings.Replace(fmt.Sprintf("(p=%s n=%d)", probability(c.P), c.Delta.N), "p=<", "p<", 1)
 }
 
-func comparisonLegend(words *message.Templates, t *eval.Comparison, shortened bool) []string {
+func comparisonLegend(words pageWords, t *eval.Comparison, shortened bool) []string {
 	tests := map[string]bool{}
 	for _, row := range t.Rows {
 		for _, cell := range row.Cells {

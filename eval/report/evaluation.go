@@ -1,23 +1,20 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"cfq/eval"
 	"cfq/eval/metrics"
 	"cfq/internal/chart"
-	"cfq/internal/message"
-	"cfq/internal/statistics"
 )
 
 // evaluationView is a Document on its way to a page, which may be a brief one.
 type evaluationView struct {
 	*Document
-	words *message.Templates
+	words pageWords
 	full  bool
 	at    *eval.AtMargin // at the headline margin
 }
@@ -33,7 +30,7 @@ func evaluationPage(d *Document, full bool) *reportPage {
 		p.add(v.verdict(), findings(d.Gate, full))
 		head.Title = "The promises"
 	}
-	p.add(head, bullets("Warnings", slices.Concat(d.Warnings, r.Warnings)), environment(d.Environment), v.alternatives())
+	p.add(head, bullets("Warnings", slices.Concat(d.Warnings, r.Warnings)), bullets("Set by the environment", v.words.Lines("environment", d.Environment)), v.alternatives())
 	p.answer = len(p.Blocks)
 	if r.Population.Evaluated > 0 {
 		p.add(v.promises(), v.byMargin("Cost of the recourse", "cost of recourse", false, "crg.n", "lost_recourse"),
@@ -41,38 +38,28 @@ func evaluationPage(d *Document, full bool) *reportPage {
 			v.byMargin("Margin error e at the original's recourse points", "margin errors", true), v.spreads())
 	}
 	p.add(v.groups()...)
-	p.add(v.scenarios(), v.transfers(), v.perturbations(),
-		v.brokenPromises(), decisions(r), scores(r), v.footprint(), v.timing(), layers(d.Layers, full),
-		pageBlock{Title: "People", Left: 1, Fold: true, Rows: v.words.Rows("people", r)}, v.excluded(),
-		files(&d.Inputs, Entry{"original", d.Full, nil}, Entry{"quantized", d.Quantized, nil}), runBlock(v.words, &d.Run),
+	section := func(name string) pageBlock { return v.words.section(name, v) }
+	p.add(v.scenarios(), section("transfers"), section("perturbations"), v.brokenPromises(), decisions(r),
+		section("scores"), section("footprint"), section("timing"), v.layers(), v.words.section("people", r),
+		section("left out"), v.words.files(&d.Inputs, Entry{"original", d.Full, nil}, Entry{"quantized", d.Quantized, nil}),
+		v.words.section("run", &d.Run),
 		recipes("How the quantized model was made", true, Entry{Recipe: d.Recipe}))
 	return p
 }
 
 type headlineWords struct {
 	*eval.Result
-	VD, RVD, VD0     eval.Rate
-	T, File          string
-	Broken, Mirrored string
-	Gaps             []string
+	At, Headline *eval.AtMargin // of the promises, and of the curve
+	VD0          eval.Rate
+	File         string
+	Gaps         []string
 }
 
 func (v *evaluationView) headline() pageBlock {
-	r, a := v.Result, v.at
-	if r.Population.Evaluated == 0 {
-		return pageBlock{Lines: []string{"No people were evaluated."}}
-	}
+	r := v.Result
+	w := headlineWords{Result: r, At: v.at, Headline: v.at, File: v.Promises.Name}
 	if r.Issued != nil { // they are what they are; only recourse that is computed needs a margin to be worth something
-		a = &r.Margins[0]
-	}
-	rate := func(id string, at *eval.AtMargin) string {
-		x := at.Rate(id)
-		return fmt.Sprintf("%s %s, %s interval %s", symbolAt(id, at.Margin), percent(x.Value, 1),
-			confidence(r.Settings.Confidence), interval(x, 1))
-	}
-	w := headlineWords{
-		Result: r, VD: a.Rate("vd"), RVD: v.at.Rate("rvd"), T: margin(a.Margin), File: v.Promises.Name,
-		Broken: rate("vd", a), Mirrored: rate("rvd", v.at),
+		w.At = &r.Margins[0]
 	}
 	if zero := marginAt(r, 0); zero >= 0 && v.at.Margin > 0 && r.Issued == nil {
 		w.VD0 = r.Margins[zero].Rate("vd")
@@ -84,11 +71,7 @@ func (v *evaluationView) headline() pageBlock {
 			}
 		}
 	}
-	b := pageBlock{Lines: v.words.Lines("headline", w)}
-	if w.VD.Den > 0 {
-		b.After = v.words.Lines("promise", w)
-	}
-	return b
+	return v.words.section("headline", w)
 }
 
 func (v *evaluationView) tiles() [][]string {
@@ -138,73 +121,8 @@ func bounded(atMost bool, value string) string {
 }
 
 func (v *evaluationView) spreads() pageBlock {
-	b := pageBlock{
-		Title: "Margins at the original's recourse points", Left: 2, Figures: distribution(v.at), Fold: true,
-		Head: []string{"t", "model", "smallest", "p05", "median", "p95", "largest", "people"},
-	}
-	for _, a := range v.shownMargins() {
-		for _, m := range []struct{ name, id string }{{"original", "margins_full."}, {"quantized", "margins_quant."}} {
-			cells := []string{margin(a.Margin), m.name}
-			for _, x := range []string{"min", "p05", "median", "p95", "max"} {
-				cells = append(cells, signed(a.Of(m.id+x).Value, 3))
-			}
-			if n := a.Of(m.id + "n").N; n > 0 {
-				b.row(append(cells, strconv.Itoa(n))...)
-			}
-		}
-	}
-	return b
-}
-
-// transfers shows what is proved of all changes.
-func (v *evaluationView) transfers() pageBlock {
-	s := &v.Result.Settings
-	if s.Factor == 0 {
-		return pageBlock{}
-	}
-	b := pageBlock{Title: "Transfer certificates", Left: 1, Head: []string{
-		"changes of", "t", "proved", "people", "interval", "refuted", "open", "d, median", "d, p95", "d, most",
-	}}
-	for i, prefix := range []string{"", "r"} {
-		for _, a := range v.Result.Margins {
-			values := map[string]eval.Value{}
-			for id := range strings.FieldsSeq("transfer transfer_refuted transfer_d.median transfer_d.p95 transfer_d.max") {
-				x := a.Of(prefix + id)
-				if x.Kind != metrics.Share { // a bound is not rounded down
-					x.Value = eval.Float(math.Ceil(1000*float64(x.Value)) / 1000)
-				}
-				values[strings.TrimPrefix(strings.TrimPrefix(id, "transfer_"), "d.")] = x
-			}
-			of := [...]string{"original", "quantized model"}[i]
-			b.Rows = append(b.Rows, v.words.Rows("transfer", map[string]any{"Of": values, "Side": of, "T": a.Margin})...)
-		}
-	}
-	x := v.at.Rate("transfer")
-	b.Lines = v.words.Lines("transfers", map[string]any{
-		"Settings": s, "T": margin(v.at.Margin), "Proved": x, "Refuted": v.Details.Refuted,
-		"Least": eval.Float(statistics.ClopperPearsonLower(x.Num, x.Den, s.Confidence)),
-	})
-	if b.After = v.words.Lines("transfer columns", s); b.Rows == nil {
-		b.Head, b.After = nil, nil
-	}
-	return b
-}
-
-// perturbations shows the paper's safe margins.
-func (v *evaluationView) perturbations() pageBlock {
-	b := pageBlock{Title: "Logit perturbation and safe margins", Fold: true, Left: 1, Head: []string{
-		"eps", "t", "mean", "p95", "max", "safe", "points", "broken inside", "outside",
-	}}
-	for _, a := range v.shownMargins() {
-		for _, k := range eval.Perturbations() {
-			values := map[string]eval.Value{}
-			for id := range strings.FieldsSeq("n mean p95 max safe broken_inside broken_outside") {
-				values[id] = a.Of("perturbation." + string(k) + "." + id)
-			}
-			b.Rows = append(b.Rows, v.words.Rows("perturbation", map[string]any{"Of": values, "At": k, "T": a.Margin})...)
-		}
-	}
-	b.After = v.words.Lines("perturbations", v)
+	b := v.words.section("spreads", v)
+	b.Figures = distribution(v.at)
 	return b
 }
 
@@ -215,32 +133,40 @@ func (v *evaluationView) brokenPromises() pageBlock {
 	if v.full {
 		most = 200
 	}
-	shown := v.Broken[:min(most, len(v.Broken))]
-	b := pageBlock{Title: brokenTitle, Fold: true, Bullet: !v.full}
-	b.After = v.words.Lines("broken promises", struct {
+	b := v.words.section("broken promises", struct {
 		Shown       []Broken
 		All, Listed int
 		Table       bool
-	}{shown, max(v.AllBroken, len(v.Broken)), len(v.Broken), v.full})
-	if !v.full {
-		for i := range shown {
-			b.Lines = append(b.Lines, v.words.Lines("broken", &shown[i])...)
-		}
-		return b
-	}
-	b.Left, b.Head = 4, []string{
-		"line", "what was promised", "what would have held", "with", "margin", "quantized", "cost", "then",
-	}
-	for _, x := range shown {
-		line := x.ID
-		if line == "" && x.Line > 0 {
-			line = strconv.Itoa(x.Line)
-		}
-		with, repair, _ := strings.Cut(x.Repair, ": ")
-		b.row(orMissing(line), x.Promised(), orMissing(repair), orMissing(with), signed(x.Own, 3), signed(x.Other, 3),
-			fixed(x.Cost, 2), fixed(x.RepairCost, 2))
-	}
+	}{v.Broken[:min(most, len(v.Broken))], max(v.AllBroken, len(v.Broken)), len(v.Broken), v.full})
+	b.Bullet = !v.full
 	return b
+}
+
+// layers shows all layers; in a brief view, the most sensitive ones.
+func (v *evaluationView) layers() pageBlock {
+	const maxBrief = 10
+	list := v.Layers
+	if !v.full && len(list) > maxBrief {
+		list = slices.SortedStableFunc(slices.Values(list), func(a, b Layer) int {
+			return cmp.Compare(b.Sensitivity, a.Sensitivity)
+		})[:maxBrief]
+	}
+	return v.words.section("layers", map[string]any{
+		"Shown": list, "All": len(v.Layers),
+		"Sensitive": slices.ContainsFunc(list, func(l Layer) bool { return l.Sensitivity.Defined() }),
+	})
+}
+
+// With is what leads to what would have held: the required margin, or the model.
+func (x *Broken) With() string {
+	with, _, _ := strings.Cut(x.Repair, ": ")
+	return with
+}
+
+// Held is the action that would have held.
+func (x *Broken) Held() string {
+	_, repair, _ := strings.Cut(x.Repair, ": ")
+	return repair
 }
 
 // Promised is the action in words.
@@ -270,26 +196,6 @@ func decisions(r *eval.Result) pageBlock {
 		default:
 			points := func(x eval.Float) string { return signed(100*x, 1) }
 			b.row(m.Name, difference("share", x.Value), missing, between(x.Estimate, points)+" pp")
-		}
-	}
-	return b
-}
-
-func scores(r *eval.Result) pageBlock {
-	b := pageBlock{
-		Title: "Scores", Left: 1, Head: []string{"", "original", "interval", "quantized", "interval"},
-		After: []string{"of the people with a known outcome"},
-	}
-	four := func(x eval.Float) string { return fixed(x, 4) }
-	for _, m := range metrics.All() {
-		stem, ofFull := strings.CutSuffix(m.ID, "_full")
-		if !ofFull || !strings.HasPrefix(m.Key(), "scores.") {
-			continue
-		}
-		quant := metrics.Must(stem + "_quant")
-		f, g := r.Metric(&m, 0), r.Metric(&quant, 0)
-		if name, _, _ := strings.Cut(m.Name, ", "); f.N+g.N > 0 {
-			b.row(name, four(f.Value), between(f.Estimate, four), four(g.Value), between(g.Estimate, four))
 		}
 	}
 	return b

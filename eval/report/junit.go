@@ -36,14 +36,14 @@ func junit(w io.Writer, d *Document) error {
 		}
 	}
 	words := newSentences()
-	properties = append(properties, runBlock(words, &d.Run).Rows...)
+	properties = append(properties, words.section("run", &d.Run).Rows...)
 	add("original", d.Full.Name)
 	add("quantized", d.Quantized.Name)
 	add("decisions", words.Lines("decisions", d.Result)...)
 	add("next step", g.Next...)
 	add("note", g.Notes...)
 	add("warning", slices.Concat(d.Warnings, d.Result.Warnings)...)
-	add("environment", environment(d.Environment).Lines...)
+	add("environment", words.Lines("environment", d.Environment)...)
 	var cases []junitCase
 	seen, count := map[string]bool{}, map[string]int{}
 	for i := range g.Findings {

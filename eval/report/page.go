@@ -44,9 +44,10 @@ type captionedChart struct {
 // add adds the blocks that say something: a table without rows needs no explanation.
 func (p *reportPage) add(blocks ...pageBlock) {
 	for _, b := range blocks {
-		b.prune()
-		explained := len(b.After) > 0 && (b.Head == nil || len(b.Rows) > 0)
-		if explained || len(b.Lines)+len(b.Rows)+len(b.Figures) > 0 {
+		if b.prune(); b.Head != nil && b.Rows == nil {
+			b.Head, b.After = nil, nil
+		}
+		if len(b.Lines)+len(b.After)+len(b.Rows)+len(b.Figures) > 0 {
 			p.Blocks = append(p.Blocks, b)
 		}
 	}

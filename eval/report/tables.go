@@ -116,8 +116,8 @@ func (v *evaluationView) Known(id string) bool {
 	return slices.ContainsFunc(v.Result.Margins, func(a eval.AtMargin) bool { return a.Of(id).N > 0 })
 }
 
-// shownMargins are the results at all required margins; in a brief view, at the one that stands for the curve.
-func (v *evaluationView) shownMargins() []eval.AtMargin {
+// ShownMargins are the results at all required margins; in a brief view, at the one that stands for the curve.
+func (v *evaluationView) ShownMargins() []eval.AtMargin {
 	if v.full {
 		return v.Result.Margins
 	}

@@ -3,32 +3,72 @@ package report
 import (
 	_ "embed" // the sentences
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 
 	"cfq/eval"
 	"cfq/eval/metrics"
 	"cfq/internal/message"
+	"cfq/internal/statistics"
 	"cfq/recourse"
 )
 
 //go:embed words.txt
 var sentences string
 
-func newSentences() *message.Templates {
-	return message.NewTemplates(sentences, template.FuncMap{
+// pageWords are the templates of sentences and of sections.
+type pageWords struct{ *message.Templates }
+
+// section is a section of a page as its template describes it.
+func (w pageWords) section(name string, data any) (b pageBlock) {
+	for _, line := range w.Lines(name, data) {
+		switch what, text, _ := strings.Cut(line, " "); what {
+		case "title":
+			b.Title = text
+		case "left":
+			b.Left, _ = strconv.Atoi(text)
+		case "fold":
+			b.Fold = true
+		case "head":
+			b.Head = strings.Split(text, "\t")
+		case "row":
+			b.row(strings.Split(text, "\t")...)
+		case "line":
+			b.Lines = append(b.Lines, text)
+		case "after":
+			b.note(text)
+		default:
+			panic(fmt.Sprintf("section %s: what is %q?", name, line))
+		}
+	}
+	return b
+}
+
+func newSentences() pageWords {
+	return pageWords{message.NewTemplates(sentences, template.FuncMap{
 		"percent": percent, "fixed": fixed, "signed": signed, "change": change, "counts": counts, "fraction": fraction,
 		"interval": interval, "confidence": confidence, "sizes": sizes, "margin": margin, "symbolAt": symbolAt,
 		"tauValue": tauValue, "legend": legend, "metric": metrics.Must, "statuses": recourse.Statuses,
 		"bytes": byteCount, "tally": tally, "tallies": tallies, "quotient": quotient, "seconds": seconds,
-		"float":     func(n int64) float64 { return float64(n) },
-		"secondsOf": func(e eval.Estimate) string { return between(e, seconds) },
-		"speedUp":   speedUp,
-		"whole":     func(x float64) string { return thousands(int64(x)) },
-		"hundred":   func(x eval.Float) eval.Float { return 100 * x },
+		"nameOf": nameOf, "exclusions": Exclusions, "perturbations": eval.Perturbations, "speedUp": speedUp,
+		"models":     func() map[string]string { return map[string]string{"full": "original", "quant": "quantized"} },
+		"sides":      func() map[string]string { return map[string]string{"": "original", "r": "quantized model"} },
+		"float":      func(n int64) float64 { return float64(n) },
+		"fourDigits": func(e eval.Estimate) string { return between(e, func(x eval.Float) string { return fixed(x, 4) }) },
+		"grouped":    func(n int) string { return thousands(int64(n)) },
+		"hundred":    func(x eval.Float) eval.Float { return 100 * x },
+		"least": func(r eval.Rate, confidence float64) eval.Float {
+			return eval.Float(statistics.ClopperPearsonLower(r.Num, r.Den, confidence))
+		},
 		"ratio":     func(a, b int) eval.Float { return eval.Float(a) / eval.Float(b) },
-	})
+		"secondsOf": func(e eval.Estimate) string { return between(e, seconds) },
+		"upTo":      func(x eval.Float) string { return fixed(eval.Float(math.Ceil(1000*float64(x))/1000), 3) },
+		"value":     func(a eval.AtMargin, id ...string) eval.Value { return a.Of(strings.Join(id, "")) },
+		"whole":     func(x float64) string { return thousands(int64(x)) },
+	})}
 }
 
 func sizes(file, of int64) string {
