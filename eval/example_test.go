@@ -56,7 +56,7 @@ func Example() {
 	income.Name, savings.Name, savings.Offset = "income", "savings", 1
 	set, err := constraint.Compile(&task.Task{
 		Version: 1, Target: task.Target{Class: "favourable", Index: 1},
-		Cost:     task.Cost{Norm: task.L1, Weights: task.Uniform},
+		Cost:     task.Cost{Norm: task.L1, Weights: "uniform"},
 		Features: []task.Feature{income, savings},
 	})
 	if err != nil {

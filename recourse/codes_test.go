@@ -94,7 +94,7 @@ func TestCodesWithinLimits(t *testing.T) {
 			case "ball":
 				tk.Latent.Radius = 0.3 + rng.Float64()
 			case "two codes":
-				tk.Sparsity.MaxFeatures, tk.Latent.Pixels, f.budget = 2, 0, math.Inf(1)
+				tk.MaxFeatures, tk.Latent.Pixels, f.budget = 2, 0, math.Inf(1)
 			}
 			a, x := compile(t, tk), make([]float32, dim)
 			least := math.Inf(1)

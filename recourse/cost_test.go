@@ -24,7 +24,7 @@ func TestCost(t *testing.T) {
 	w := []float64{2 / (1 + eps), inverse(0.2), inverse(0.5), inverse(0.1), inverse(0.4), inverse(0.5), inverse(0.5)}
 	tests := []struct {
 		norm    task.Norm
-		weights task.Weights
+		weights string
 		want    float64
 	}{
 		{"l1", "inverse_std", 1.5*w[0] + w[1] + (w[2]+w[3])/2 + w[5]},
@@ -71,7 +71,7 @@ func TestCostNorms(t *testing.T) {
 	d := []float32{1, -1, 0, 1, -1, 1, 0, 1} // 50 years, high, rent, level 2
 	tests := []struct {
 		norm    task.Norm
-		weights task.Weights
+		weights string
 		want    float64
 	}{
 		{task.L1, "given", 2 + 2 + 3 + 1},

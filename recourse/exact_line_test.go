@@ -69,7 +69,7 @@ func drawLine(t *rapid.T, rng *rand.Rand, most int) (tk *task.Task, x []float32,
 		f.Weight = 0.2 + rng.Float64()
 		f.MaxIncrease, f.MaxDecrease = rng.Float64()*2, rng.Float64()*2
 		if rng.IntN(3) == 0 {
-			f.Direction, f.MaxDecrease = task.Increase, 0
+			f.Direction, f.MaxDecrease = "increase", 0
 		}
 		fs = append(fs, f)
 		x = append(x, float32(rng.NormFloat64()))

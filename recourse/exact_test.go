@@ -189,7 +189,7 @@ func TestExactSaysWhyNot(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	}
-	tk.Cost = task.Cost{Norm: task.Mixed, L1Ratio: 0.5, Switches: task.Encoded}
+	tk.Cost = task.Cost{Norm: task.Mixed, L1Ratio: 0.5, Switches: "encoded"}
 	_, _, err := Exact(ctx, plain{m}, compile(t, tk), make([]float32, 4), nil, ExactOptions{})
 	if !errors.Is(err, ErrNotExact) || !strings.Contains(err.Error(), "mixed cost") {
 		t.Errorf("mixed, encoded: error %v", err)

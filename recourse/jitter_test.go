@@ -105,11 +105,11 @@ func TestJitterStaysInBounds(t *testing.T) {
 		x := drawPerson(t, tk)
 		y := a.Jitter(x, rapid.Float64Range(0.01, 5).Draw(t, "size"), rapid.Uint64().Draw(t, "seed"))
 		free := *tk
-		free.Features, free.Sparsity.MaxFeatures = slices.Clone(tk.Features), 0
+		free.Features, free.MaxFeatures = slices.Clone(tk.Features), 0
 		inf := math.Inf(1)
 		for i := range free.Features {
 			f := &free.Features[i]
-			f.Direction, f.MaxIncrease, f.MaxDecrease, f.MaxChange = task.Any, inf, inf, inf
+			f.Direction, f.MaxIncrease, f.MaxDecrease, f.MaxChange = "any", inf, inf, inf
 			if f.Number() == nil {
 				f.Actionable = false
 			}

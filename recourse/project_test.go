@@ -32,7 +32,7 @@ func drawTask(t *rapid.T, round bool) *task.Task {
 		}).Draw(t, "kind"))
 		f.Actionable = rapid.IntRange(0, 4).Draw(t, "actionable") > 0
 		if f.Encoding.Kind() != "onehot" {
-			f.Direction = rapid.SampledFrom([]task.Direction{task.Any, task.Any, task.Increase, task.Decrease}).Draw(t,
+			f.Direction = rapid.SampledFrom([]string{"any", "any", "increase", "decrease"}).Draw(t,
 				"direction")
 		}
 		switch f.Encoding.Kind() {
@@ -207,10 +207,10 @@ func feasibleChanges(f *task.Feature, x []float32) (changes [][]float64, lo, hi 
 	}
 	lo, hi = math.Min(f.Bounds[0], raw)-raw, math.Max(f.Bounds[1], raw)-raw
 	lo, hi = math.Max(lo, -math.Min(f.MaxDecrease, f.MaxChange)), math.Min(hi, math.Min(f.MaxIncrease, f.MaxChange))
-	if f.Direction == task.Increase {
+	if f.Direction == "increase" {
 		lo = 0
 	}
-	if f.Direction == task.Decrease {
+	if f.Direction == "decrease" {
 		hi = 0
 	}
 	var values []float64
@@ -291,7 +291,7 @@ func naiveProject(tk *task.Task, x, delta []float32) []float32 {
 		parts = append(parts, part{i, size})
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.size, a.size) })
-	if k := tk.Sparsity.MaxFeatures; k > 0 && k < len(parts) {
+	if k := tk.MaxFeatures; k > 0 && k < len(parts) {
 		for _, p := range parts[k:] {
 			f := &tk.Features[p.i]
 			clear(out[f.Offset : f.Offset+f.Width])

@@ -282,7 +282,7 @@ func TestSolveRefusesAndCancels(t *testing.T) {
 func TestSolveAgainstLargerSearch(t *testing.T) {
 	t.Parallel()
 	tk := numbers(30)
-	tk.Sparsity.MaxFeatures = 4
+	tk.MaxFeatures = 4
 	a := compile(t, tk)
 	var all gaps
 	missed := 0

@@ -198,7 +198,7 @@ func oneHot(name string, values ...string) task.Feature {
 func taskOf(limit int, fs ...task.Feature) *task.Task {
 	t := &task.Task{
 		Version: 1, Cost: task.Cost{Norm: "l1", Weights: "inverse_std", Eps: 1e-3},
-		Sparsity: task.Sparsity{MaxFeatures: limit},
+		MaxFeatures: limit,
 	}
 	at := 0
 	for _, f := range fs {

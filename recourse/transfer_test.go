@@ -117,7 +117,7 @@ func TestTransferAlongLines(t *testing.T) {
 	for seed := range repetitions(6, 60) {
 		rng := rand.New(rand.NewPCG(seed, 32))
 		tk := numbers(4)
-		tk.Sparsity.MaxFeatures = 1 + int(seed%4)
+		tk.MaxFeatures = 1 + int(seed%4)
 		a := compile(t, tk)
 		f := newMLP(rng, -0.5, 4, 16, 8, 1)
 		g := rounded(f, 0.2)
@@ -132,7 +132,7 @@ func TestTransferAlongLines(t *testing.T) {
 		best := 0.0
 		for range 4000 {
 			d := make([]float32, 4)
-			for range tk.Sparsity.MaxFeatures {
+			for range tk.MaxFeatures {
 				d[rng.IntN(4)] = float32(rng.NormFloat64())
 			}
 			share := float32(rng.Float64() * cost / a.Cost(x, d))

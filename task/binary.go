@@ -24,9 +24,9 @@ func (b *Binary) Names() []string { return []string{cmp.Or(b.Zero, "not "+b.One)
 // PlaceOf is that of a [Category].
 func (b *Binary) PlaceOf(raw string) (int, error) {
 	switch {
-	case Same(raw, b.One):
+	case sameValue(raw, b.One):
 		return 1, nil
-	case b.Zero == "" || Same(raw, b.Zero):
+	case b.Zero == "" || sameValue(raw, b.Zero):
 		return 0, nil
 	}
 	return 0, fmt.Errorf("%s is neither %q nor %q", message.Quote(raw), b.One, b.Zero)

@@ -98,7 +98,7 @@ func known(raw string, values []string) (int, error) {
 
 // between says that a raw value is a number between two thresholds, which has no name; "" when it has.
 func between(c Category, raw string, place int) string {
-	if _, steps := c.(*Thermometer); !steps || Same(raw, c.Names()[place]) {
+	if _, steps := c.(*Thermometer); !steps || sameValue(raw, c.Names()[place]) {
 		return ""
 	}
 	return "one of: " + message.List(c.Names(), 20)

@@ -27,17 +27,11 @@ type (
 
 const required = config.Required
 
-// Error is one mistake in a task file.
-type Error = config.Error
-
-// Errors are all mistakes of one task file in the order of their places.
-type Errors = config.Errors
-
 // Number reads a decimal number such as 40, -1.5 or 1e+05, with blanks around it, but no infinity, NaN, hexadecimal or
 // digit separator.
 func Number(s string) (float64, bool) { return config.Decimal(strings.Trim(s, " ")) }
 
-// Load reads a task file in YAML or JSON. Mistakes in it are returned as Errors.
+// Load reads a task file in YAML or JSON. Mistakes in it are returned as config.Errors.
 func Load(path string) (*Task, error) {
 	data, err := config.Content("task file", path)
 	if err != nil {
@@ -46,12 +40,12 @@ func Load(path string) (*Task, error) {
 	return Parse(path, data)
 }
 
-// Parse reads a task file's content; name is the file name in messages. All mistakes are returned, as Errors.
+// Parse reads a task file's content; name is the file name in messages. All mistakes are returned, as config.Errors.
 func Parse(name string, data []byte) (*Task, error) {
 	d := newDecoder(name, &Task{
 		Data:   Data{Delimiter: ','},
 		Target: Target{Class: "favourable", Index: 1},
-		Cost:   Cost{Norm: L1, L1Ratio: 0.5, Weights: InverseStd, Eps: 1e-3, Switches: Once},
+		Cost:   Cost{Norm: L1, L1Ratio: 0.5, Weights: "inverse_std", Eps: 1e-3, Switches: "once"},
 	})
 	if root := d.Document(data, "version, data and features"); root != nil {
 		d.read(root)
@@ -193,7 +187,7 @@ func (d *fileDecoder) taskKeys(t *Task) []key {
 		{Name: "links", Value: entries("A link of `links`", t.Links, d.linkKeys)},
 		{Name: "constraints", Value: value{Form: config.ListOf(d.ruleForm()), Out: rules}},
 		{Name: "cost", Value: d.section("cost", d.costKeys(&t.Cost), &d.cost)},
-		{Name: "sparsity", Value: d.section("sparsity", d.sparsityKeys(&t.Sparsity), &mapping{})},
+		{Name: "sparsity", Value: d.section("sparsity", d.sparsityKeys(t), &mapping{})},
 	}
 }
 
@@ -258,18 +252,18 @@ func (d *fileDecoder) targetKeys(t *Target) []key {
 
 func (d *fileDecoder) costKeys(c *Cost) []key {
 	ratio := d.Within(&c.L1Ratio, "between 0 and 1", 0, 1).With("minimum", 0).With("maximum", 1)
-	weights := config.Word(&d.Decoder, &c.Weights, InverseStd, InverseMAD, InverseRange, Uniform, Given)
+	weights := config.Word(&d.Decoder, &c.Weights, "inverse_std", "inverse_mad", "inverse_range", "uniform", "given")
 	return []key{
 		{Name: "norm", Value: config.Word(&d.Decoder, &c.Norm, L1, L2, Mixed)},
 		{Name: "l1_ratio", Value: ratio, Keep: true, Omit: c.Norm != Mixed},
 		{Name: "weights", Value: weights},
 		{Name: "eps", Value: d.Above0(&c.Eps)},
-		{Name: "switches", Value: config.Word(&d.Decoder, &c.Switches, Once, Encoded), Omit: c.Switches == Once},
+		{Name: "switches", Value: config.Word(&d.Decoder, &c.Switches, "once", "encoded"), Omit: c.Switches == "once"},
 	}
 }
 
-func (d *fileDecoder) sparsityKeys(s *Sparsity) []key {
-	return []key{{Name: "max_features", Value: d.Count(&s.MaxFeatures, 0), Keep: true}}
+func (d *fileDecoder) sparsityKeys(t *Task) []key {
+	return []key{{Name: "max_features", Value: d.Count(&t.MaxFeatures, 0), Keep: true}}
 }
 
 func (d *fileDecoder) featureList(t *Task, list []Feature) value {
@@ -313,7 +307,7 @@ func (f *Feature) Keys() (needed []config.Key) {
 			usual.Encoding = e
 		}
 	}
-	d := newDecoder("", &Task{Cost: Cost{Weights: InverseMAD}})
+	d := newDecoder("", &Task{Cost: Cost{Weights: "inverse_mad"}})
 	keys, _ := d.featureKeys(d.task, f)
 	without, _ := d.featureKeys(d.task, usual)
 	for i, k := range keys {
@@ -336,7 +330,7 @@ func isFor(row []string, kind string) bool {
 
 func (d *fileDecoder) actionKeys(t *Task, f *Feature) []key {
 	bounds := func() any { return openPair(f.Bounds[:]) }
-	direction := config.Word(&d.Decoder, &f.Direction, Any, Increase, Decrease)
+	direction := config.Word(&d.Decoder, &f.Direction, "any", "increase", "decrease")
 	settled := f.Actionable || t.Moves(f.Name)
 	c := f.Category()
 	_, hot := c.(*OneHot)
@@ -359,7 +353,7 @@ func (d *fileDecoder) linkKeys(l *Link) []key {
 	entries := func() any {
 		byValue := map[string]string{}
 		for _, p := range l.Map {
-			byValue[p.From] = p.To
+			byValue[p[0]] = p[1]
 		}
 		return byValue
 	}
@@ -540,7 +534,7 @@ func (d *fileDecoder) checkCost() {
 	}
 	if lacking != nil {
 		d.Errorf(d.cost.Place("weights"), "%s needs %s of every number that people can change, and these have none: %s; "+
-			"`cfq task init` makes them from data", string(d.task.Cost.Weights), need, clause(message.List(lacking, 20)))
+			"`cfq task init` makes them from data", d.task.Cost.Weights, need, clause(message.List(lacking, 20)))
 	}
 }
 
@@ -548,9 +542,9 @@ func (c *Cost) lacks(e featureEntry) (need string) {
 	n := e.Number()
 	switch {
 	case n == nil:
-	case c.Weights == InverseMAD && n.MAD == 0 && !e.Has("mad"):
+	case c.Weights == "inverse_mad" && n.MAD == 0 && !e.Has("mad"):
 		return "the mad"
-	case c.Weights == InverseRange && n.Quantiles == nil && len(n.Levels) < 2 &&
+	case c.Weights == "inverse_range" && n.Quantiles == nil && len(n.Levels) < 2 &&
 		(math.IsInf(e.Bounds[0], 0) || math.IsInf(e.Bounds[1], 0)):
 		return "quantiles, or bounds on both sides,"
 	}
@@ -759,7 +753,7 @@ func (d *fileDecoder) link(l *Link, m mapping) bool {
 }
 
 func (d *fileDecoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
-	ranks := map[float64]Pair{}
+	ranks := map[float64][2]string{}
 	const must = "map must give the value of one feature for values of another, as {Masters: 14}"
 	before := len(d.Errs)
 	d.Entries(n, must, func(key string, at, n ast.Node) {
@@ -782,7 +776,7 @@ func (d *fileDecoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
 		if why != "" {
 			d.Errorf(at, "%q is mapped to %q, which %q cannot be: %s", key, value, l.To, clause(why))
 		}
-		ranks[rank] = Pair{name, value}
+		ranks[rank] = [2]string{name, value}
 	})
 	if len(ranks) == 0 && len(d.Errs) == before {
 		d.Errorf(n, "the map is empty")

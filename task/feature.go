@@ -9,16 +9,6 @@ import (
 	"cfq/internal/lists"
 )
 
-// Direction restricts the sign of a change in raw units.
-type Direction string
-
-// The directions.
-const (
-	Any      Direction = "any"
-	Increase Direction = "increase"
-	Decrease Direction = "decrease"
-)
-
 // Feature is one column with its encoding and what people can change about it. All quantities are in raw units.
 type Feature struct {
 	Name   string
@@ -35,9 +25,9 @@ type Feature struct {
 
 // Action is what people can change about a feature, and at what cost.
 type Action struct {
-	Actionable  bool // a person can change it; default true
-	Mutable     bool // it may change at all, be it through a link; default: Actionable, or linked
-	Direction   Direction
+	Actionable  bool       // a person can change it; default true
+	Mutable     bool       // it may change at all, be it through a link; default: Actionable, or linked
+	Direction   string     // of a change in raw units: any, increase or decrease
 	Bounds      [2]float64 // a change may not leave them; -Inf and +Inf when absent
 	Step        float64    // changes are whole multiples of it; 0 = any
 	MaxIncrease float64    // +Inf when absent; places for values with an order, as the next two
@@ -54,7 +44,7 @@ type Action struct {
 func Free() Action {
 	inf := math.Inf(1)
 	return Action{
-		Actionable: true, Mutable: true, Direction: Any, Weight: 1,
+		Actionable: true, Mutable: true, Direction: "any", Weight: 1,
 		Bounds: [2]float64{-inf, inf}, MaxIncrease: inf, MaxDecrease: inf, MaxChange: inf,
 	}
 }
@@ -226,8 +216,8 @@ func (f *Feature) Groups(p *People) Subgroup {
 	return s
 }
 
-// Same says whether two fields are the same value: the same text, or the same number written differently (1 and 1.0).
-func Same(a, b string) bool {
+// sameValue says whether two fields are the same value: the same text, or the same number written differently (1 and 1.0).
+func sameValue(a, b string) bool {
 	if a == b {
 		return true
 	}
@@ -252,7 +242,7 @@ func Find(values []string, raw string) int {
 	if _, ok := Number(raw); !ok {
 		return -1
 	}
-	return slices.IndexFunc(values, func(v string) bool { return Same(v, raw) })
+	return slices.IndexFunc(values, func(v string) bool { return sameValue(v, raw) })
 }
 
 // Rounded rounds v to so many significant decimal digits, which also removes the noise of binary arithmetic on decimal

@@ -63,7 +63,7 @@ func TestEverythingIsRead(t *testing.T) {
 		t.Errorf("immutable: %s", mutable)
 	}
 	must.Same(t, []Link{
-		{From: "education", To: "degree years", Map: []Pair{{"School", "10"}, {"College", "13"}, {"Masters", "16"}}},
+		{From: "education", To: "degree years", Map: [][2]string{{"School", "10"}, {"College", "13"}, {"Masters", "16"}}},
 		{From: "hours-per-week", To: "age", Scale: 0.01},
 		{From: "income", To: "age", Scale: -1e-5},
 	}, task.Links)

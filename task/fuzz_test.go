@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/config"
 	"cfq/internal/must"
 )
 
@@ -27,7 +28,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		task, err := Parse("x.yaml", data)
 		if err != nil {
-			var list Errors
+			var list config.Errors
 			if !errors.As(err, &list) || len(list) == 0 {
 				t.Fatalf("not a list of mistakes: %v", err)
 			}

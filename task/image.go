@@ -18,19 +18,11 @@ import (
 	"cfq/internal/message"
 )
 
-// Layout is the order of an image's axes among the model's inputs.
-type Layout string
-
-// The layouts: channels, rows, columns, as PyTorch has them, or rows, columns, channels, as Keras has.
-const (
-	ChannelsFirst Layout = "chw"
-	ChannelsLast  Layout = "hwc"
-)
-
 // Pixels is an image: Standardized inputs, of which each is a feature. No feature of Task.Features has this encoding.
 type Pixels struct {
-	Shape  []int // in the order of Layout
-	Layout Layout
+	Shape []int // in the order of Layout
+	// Layout is chw, for channels, rows, columns, as PyTorch has them, or hwc, as Keras has.
+	Layout string
 	Standardized
 	// Means and Stds are of the channels, in raw units; nil when Mean and Std are for all.
 	Means, Stds []float64
@@ -51,7 +43,7 @@ func (m *Pixels) inputName(name string, j int) string { return m.pixelName(name,
 func (m *Pixels) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 	return []key{
 		{Name: "shape", Value: d.counts(&m.Shape)},
-		{Name: "layout", Value: config.Word(&d.Decoder, &m.Layout, ChannelsFirst, ChannelsLast)},
+		{Name: "layout", Value: config.Word(&d.Decoder, &m.Layout, "chw", "hwc")},
 		{Name: "mean", Value: d.orList(d.Number(&m.Mean), &m.Means), Keep: true},
 		{Name: "std", Value: d.orList(d.Above0(&m.Std), &m.Stds)},
 	}, m.validate
@@ -64,7 +56,7 @@ const (
 
 func (m *Pixels) place(i int) (channel, row, column int) {
 	channels, rows, columns := m.Axes()
-	if m.Layout == ChannelsLast {
+	if m.Layout == "hwc" {
 		return i % channels, i / channels / columns, i / channels % columns
 	}
 	return i / columns / rows, i / columns % rows, i % columns
@@ -72,7 +64,7 @@ func (m *Pixels) place(i int) (channel, row, column int) {
 
 // Axes returns the number of channels, rows and columns.
 func (m *Pixels) Axes() (channels, rows, columns int) {
-	if m.Layout == ChannelsLast {
+	if m.Layout == "hwc" {
 		return m.Shape[2], m.Shape[0], m.Shape[1]
 	}
 	return m.Shape[0], m.Shape[1], m.Shape[2]
@@ -300,7 +292,7 @@ func (m *Pixels) validate(e featureEntry) {
 		e.Step = 1
 	}
 	if !e.Has("layout") {
-		m.Layout = ChannelsFirst
+		m.Layout = "chw"
 	}
 	size, channels, shape := 1.0, 0, m.Shape
 	for _, v := range shape {
@@ -313,7 +305,7 @@ func (m *Pixels) validate(e featureEntry) {
 	switch {
 	case len(shape) != 3:
 		e.errorf("shape", "an image needs its shape, three numbers in the order of its layout, as [1, 28, 28] for %s",
-			string(m.Layout))
+			m.Layout)
 	case size > maxPixels:
 		e.errorf("shape", "an image has at most %d numbers, not %.0f", maxPixels, size)
 	case channels > maxChannels:

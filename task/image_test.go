@@ -118,8 +118,8 @@ func TestImagesAreReadFromEveryKindOfFile(t *testing.T) {
 		if !slices.Equal(p.X, want) || !slices.Equal(p.Labels, []int8{0, 1}) || p.Failed != 0 {
 			t.Errorf("%s: people %v with labels %v, %d failed; want %v", path, p.X, p.Labels, p.Failed, want)
 		}
-		all := CountRows(path, ReadOptions{})
-		one, rest := CountRows(path, ReadOptions{Only: []int{1}}), CountRows(path, ReadOptions{Except: []int{1}})
+		all := (&ReadOptions{}).CountRows(path)
+		one, rest := (&ReadOptions{Only: []int{1}}).CountRows(path), (&ReadOptions{Except: []int{1}}).CountRows(path)
 		if all != 2 || one != 1 || rest != 1 {
 			t.Errorf("%s: %d rows, %d of one, %d without it", path, all, one, rest)
 		}

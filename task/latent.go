@@ -114,7 +114,7 @@ func (d *fileDecoder) latent(l *Latent) {
 		t.Cost.Norm = L2
 	}
 	if !d.cost.Has("weights") {
-		t.Cost.Weights = Given
+		t.Cost.Weights = "given"
 	}
 }
 
@@ -165,8 +165,8 @@ type Decoder struct {
 	people *People // taken from rd
 }
 
-// NewDecoder finds the columns of t among names. hash is ReadOptions.Hash.
-func NewDecoder(t *Task, names []string, hash bool) (*Decoder, error) {
+// Decoder finds the columns of the task among names. hash is ReadOptions.Hash.
+func (t *Task) Decoder(names []string, hash bool) (*Decoder, error) {
 	d := &Decoder{}
 	d.rd = newReader(context.Background(), t, ReadOptions{Hash: hash}, 1, func(p *People) error {
 		d.people = p
@@ -181,22 +181,14 @@ func NewDecoder(t *Task, names []string, hash bool) (*Decoder, error) {
 // Add reads a record, whose fields it does not keep. It says whether it is one more of the people that Take returns. A
 // record that is not and has no problem was left out by Data.Filter.
 func (d *Decoder) Add(fields []string, line int) (person bool, problem *Problem) {
-	before, failed := d.rd.people.N, d.rd.people.Failed
-	d.rd.row(fields, line)
-	if d.rd.people.Failed > failed {
-		return false, d.rd.last
-	}
-	return d.rd.people.N > before, nil
+	return d.rd.row(fields, line)
 }
 
 // Like returns nobody, with the attributes and the other columns that people have, and notes on the columns.
 func (d *Decoder) Like() *People {
-	of := d.rd.people
-	p := &People{
-		Dim: of.Dim, RowHashes: RowHashes{OtherColumns: of.OtherColumns},
-		Reading: Reading{Notes: of.Notes, Warnings: of.Warnings},
-	}
-	p.Subgroups = append(d.rd.task.subgroups(p), of.Subgroups...)
+	p := d.rd.like()
+	p.Subgroups = append(d.rd.task.subgroups(p), p.Subgroups...)
+	p.Notes, p.Warnings = d.rd.Notes, d.rd.Warnings
 	return p
 }
 

@@ -40,7 +40,7 @@ func TestLatent(t *testing.T) {
 	tk := parse(t, latentTask+"latent: {encoder: e.onnx, decoder: /d.onnx, size: 2, bounds: [-2, null], radius: 3}\n")
 	if tk.Dim() != 4 || tk.ModelDim() != 2 || tk.Features[0].Mutable || !tk.Features[2].Actionable ||
 		tk.Features[3].Name != "latent.1" || tk.Features[3].Bounds[0] != -2 ||
-		tk.Cost.Norm != L2 || tk.Cost.Weights != Given {
+		tk.Cost.Norm != L2 || tk.Cost.Weights != "given" {
 		t.Errorf("%+v", tk)
 	}
 	if e, d := tk.Latent.Files(); e != "e.onnx" || d != "/d.onnx" {

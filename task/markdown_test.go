@@ -30,7 +30,7 @@ func sections() []section {
 		{"A link of `links`", d.linkKeys(&Link{})},
 		{"A constraint of `constraints`", d.ruleKeys(&Rule{})},
 		{"`cost`", d.costKeys(&t.Cost)},
-		{"`sparsity`", d.sparsityKeys(&t.Sparsity)},
+		{"`sparsity`", d.sparsityKeys(t)},
 		{"`latent`", d.latentKeys(t, &Latent{})},
 	}
 	for _, s := range all {

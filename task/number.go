@@ -203,7 +203,7 @@ func (n *Standardized) declare(d *fileDecoder, t *Task) ([]key, func(featureEntr
 		{Name: "mean", Value: d.Number(&n.Mean), Keep: true, Omit: asItIs},
 		{Name: "std", Value: d.Above0(&n.Std), Omit: asItIs},
 		{Name: "missing", Value: inForm(missingForm, d.Numbers(&n.Missing)), Keep: true, Omit: n.Missing == nil},
-		{Name: "mad", Value: d.From0(&n.MAD), Keep: true, Omit: n.MAD == 0 && t.Cost.Weights != InverseMAD},
+		{Name: "mad", Value: d.From0(&n.MAD), Keep: true, Omit: n.MAD == 0 && t.Cost.Weights != "inverse_mad"},
 		{Name: "quantiles", Value: d.Numbers(&n.Quantiles)},
 		{Name: "clip", Value: d.interval("clip", &n.Clip), Omit: n.Clip == nil},
 		{Name: "log", Value: d.Number(&log), Omit: n.Log == nil, Keep: true},

@@ -122,7 +122,7 @@ func (o *OneHot) checkOrder(e featureEntry) {
 			e.errorf(key, "%q needs values that stand in an order; say so with ordered: true, or remove it", key)
 		}
 	}
-	if e.Direction != Any {
+	if e.Direction != "any" {
 		e.errorf("direction", "a direction needs values that stand in an order; say so with ordered: true, or remove it")
 	}
 }

@@ -2,7 +2,7 @@ package task
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -14,11 +14,11 @@ import (
 	"cfq/internal/config"
 )
 
-// LoadOverrides reads what single people can change where it differs from the task: a table with the columns row and
+// Overrides reads what single people can change where it differs from the task: a table with the columns row and
 // feature, and any of the columns that docs/task.md lists. Rows are counted as ReadOptions counts them; an empty field
-// keeps what the task says. The fields are checked as the keys of a task file are, and mistakes returned as Errors, all
+// keeps what the task says. The fields are checked as the keys of a task file are, and mistakes returned as config.Errors, all
 // of them. The overrides come in the order of rows and features.
-func LoadOverrides(path string, t *Task) ([]Override, error) {
+func (t *Task) Overrides(path string) ([]Override, error) {
 	o := &overrideReader{d: newDecoder(path, t), task: t, seen: map[[2]int]int{}}
 	if _, err := FromFile(path, func(r io.Reader) (any, error) { return nil, o.read(r) }); err != nil {
 		return nil, fmt.Errorf("overrides: %w", err)
@@ -57,13 +57,10 @@ func (o *overrideReader) read(r io.Reader) error {
 	if o.checkColumns(); len(o.d.Errs) > 0 {
 		return nil
 	}
-	for {
-		rec, row, err := rows.Next()
+	return rows.Each(context.Background(), func(rec []string, row int, bad *Problem) error {
 		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
+		case bad != nil:
+			return bad
 		case len(rec) != len(o.columns):
 			return rows.Problem(row, fmt.Sprintf("%d fields where %d are expected", len(rec), len(o.columns)))
 		}
@@ -76,7 +73,8 @@ func (o *overrideReader) read(r io.Reader) error {
 		}
 		line, col := rows.position(0)
 		o.override(fieldNode("", line, col), fields)
-	}
+		return nil
+	})
 }
 
 func (o *overrideReader) checkColumns() {

@@ -14,7 +14,7 @@ func loadOverrides(t *testing.T, task *Task, table string) ([]Override, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "o.csv")
 	must.Do(t, os.WriteFile(path, []byte(table), 0o600))
-	return LoadOverrides(path, task)
+	return task.Overrides(path)
 }
 
 func TestOverrides(t *testing.T) {
@@ -28,10 +28,10 @@ func TestOverrides(t *testing.T) {
 			"income,3,false,,,50%,,,,,\n"))(t)
 	at := func(i int) Action { return task.Features[i].Action }
 	education, status, income3, income7, housing := at(5), at(11), at(1), at(1), at(4)
-	education.Direction, education.MaxIncrease = Any, 2
+	education.Direction, education.MaxIncrease = "any", 2
 	status.Actionable = true
 	income3.Actionable, income3.Mutable, income3.Bounds = false, false, [2]float64{at(1).Bounds[0], 25000}
-	income7.Direction, income7.Bounds[0], income7.Step = Increase, 500, 100
+	income7.Direction, income7.Bounds[0], income7.Step = "increase", 500, 100
 	income7.MaxIncrease, income7.MaxDecrease, income7.MaxChange, income7.Weight = 10, 20, 30, 2.5
 	housing.Actionable, housing.Mutable = false, false
 	want := []Override{{0, 5, education}, {3, 1, income3}, {3, 11, status}, {7, 1, income7}, {7, 4, housing}}
@@ -89,6 +89,6 @@ func TestMistakesInOverrides(t *testing.T) {
 	bare := parse(t, "version: 1\nfeatures: [{name: a, kind: numeric, actionable: false}]\ncost: {weights: inverse_mad}\n")
 	_, err := loadOverrides(t, bare, "row,feature,actionable\n0,a,true\n")
 	must.Fail(t, err, `the weights of the cost need the mad of "a" when it is actionable`)
-	_, err = LoadOverrides(filepath.Join(t.TempDir(), "none.csv"), task)
+	_, err = task.Overrides(filepath.Join(t.TempDir(), "none.csv"))
 	must.Fail(t, err, "overrides: data file: open")
 }

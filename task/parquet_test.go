@@ -84,7 +84,7 @@ func TestParquetIsCSV(t *testing.T) {
 	must.Same(t, want, got)
 	path := filepath.Join(t.TempDir(), "train.csv") // the content decides, not the name
 	must.Do(t, os.WriteFile(path, file, 0o600))
-	must.Same(t, order, must.Get(Header(path, &task.Data))(t))
+	must.Same(t, order, must.Get(task.Data.Header(path))(t))
 	n := 0
 	if _, err := Stream(t.Context(), path, task, ReadOptions{}, 300,
 		func(p *People) error {
@@ -191,7 +191,7 @@ func TestParquetOverrides(t *testing.T) {
 	file := writeParquet(t, parquet.Group{"feature": parquet.String(), "max": double, "row": parquet.Int(64)},
 		[]any{"income", 25000.0, int64(3)}, []any{"housing", nil, int64(7)}, []any{"incom", nil, int64(8)})
 	must.Do(t, os.WriteFile(path, file, 0o600))
-	_, err := LoadOverrides(path, task)
+	_, err := task.Overrides(path)
 	must.Fail(t, err, `o.parquet:3:1: there is no feature "incom"`)
 }
 

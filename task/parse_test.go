@@ -25,7 +25,7 @@ features:
 func TestParseResolvesDefaults(t *testing.T) {
 	got := must.Get(Parse("small.yaml", []byte(small)))(t)
 	age := Feature{Name: "age", Column: "age", Encoding: &Standardized{Mean: 40, Std: 10}, Action: Free(), Width: 1}
-	age.Bounds, age.Step, age.Direction, age.MaxIncrease = [2]float64{18, 90}, 1, Increase, 20
+	age.Bounds, age.Step, age.Direction, age.MaxIncrease = [2]float64{18, 90}, 1, "increase", 20
 	color := Feature{
 		Name: "color", Column: "color", Action: Free(), Subgroup: true, Offset: 1, Width: 2,
 		Encoding: &OneHot{Values: []string{"red", "blue"}, Coding: Coding{Shares: []float64{0.25, 0.7}}},

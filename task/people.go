@@ -139,12 +139,6 @@ func (p *People) Append(q *People) {
 	}
 }
 
-func (p *People) replace(q *People) {
-	people := *q
-	people.Dim, people.OtherColumns, people.Reading = p.Dim, p.OtherColumns, p.Reading
-	*p = people
-}
-
 func pick[T any](s []T, rows []int) []T {
 	if s == nil {
 		return nil

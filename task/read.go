@@ -47,12 +47,12 @@ func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People
 	if err != nil {
 		return nil, err
 	}
-	p.Reading = read.Reading
-	if n := len(draw.drawn); n > 0 && n < draw.seen { // into the order of the file
+	if len(draw.drawn) < draw.seen {
 		slices.SortFunc(draw.drawn, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
-		draw.keep(p)
-		p.Undrawn = draw.seen - n
+		draw.keep(p) // in the order of the file
 	}
+	p.Reading = read.Reading
+	p.Undrawn = draw.seen - len(draw.drawn)
 	if err := rd.codes(p); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People
 
 func newReader(ctx context.Context, t *Task, o ReadOptions, size int, each func(*People) error) *peopleReader {
 	return &peopleReader{
-		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, size: size, each: each, pick: NewSelection(o),
+		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, size: size, each: each, pick: o.Selection(),
 		source: &Rows{}, outcomes: labelTally{others: map[string]int{}},
 	}
 }
@@ -76,7 +76,8 @@ type peopleReader struct {
 	ctx      context.Context //nolint:containedctx // lives as long as one call of Read
 	task     *Task
 	o        ReadOptions
-	people   *People // of this batch; N and Reading count all
+	people   *People // of this batch
+	n        int     // people of all batches
 	size     int     // of a batch
 	each     func(*People) error
 	pick     *Selection
@@ -86,7 +87,7 @@ type peopleReader struct {
 	source   *Rows      // that is read; folder "" of a stream
 	hashes   *rowHashes // nil without ReadOptions.Hash
 	rounded  []string   // features of which a number lost digits
-	last     *Problem   // of the records so far
+	Reading             // of all rows
 }
 
 type labelTally struct {
@@ -108,41 +109,30 @@ func (rd *peopleReader) read(r io.Reader) (*People, error) {
 	if err != nil {
 		return nil, err
 	}
+	each := func(fields []string, line int, bad *Problem) error {
+		if bad == nil {
+			rd.row(fields, line)
+		} else if rd.take() {
+			rd.problem(bad)
+		}
+		return rd.flush(rd.size)
+	}
 	if first != nil {
-		rd.row(first, line)
+		err = each(first, line, nil)
 	}
-	if err := rd.table(rows); err != nil {
-		return nil, err
+	if err == nil {
+		err = rows.Each(rd.ctx, each)
 	}
-	if err := rd.flush(1); err != nil {
+	if err == nil {
+		err = rd.pick.End()
+	}
+	if err == nil {
+		err = rd.flush(1)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return rd.finish()
-}
-
-func (rd *peopleReader) table(rows *Rows) error {
-	for n := 0; ; n++ {
-		if err := rd.flush(rd.size); err != nil {
-			return err
-		}
-		if n%1024 == 0 && rd.ctx.Err() != nil {
-			return context.Cause(rd.ctx)
-		}
-		rec, line, err := rows.Next()
-		var bad *Problem
-		switch {
-		case errors.Is(err, io.EOF):
-			return rd.pick.End()
-		case errors.As(err, &bad):
-			if rd.take() {
-				rd.problem(bad)
-			}
-		case err != nil:
-			return err
-		default:
-			rd.row(rec, line)
-		}
-	}
 }
 
 func (rd *peopleReader) open(rows *Rows) (first []string, line int, err error) {
@@ -156,7 +146,7 @@ func (rd *peopleReader) open(rows *Rows) (first []string, line int, err error) {
 		}
 		names, header = t.header(first)
 	}
-	rd.people.NoLines = rows.Names != nil
+	rd.NoLines = rows.Names != nil
 	if err := rd.columns(names, header, rows.unreadable); err != nil {
 		return nil, 0, err
 	}
@@ -205,27 +195,26 @@ func (rd *peopleReader) columns(names []string, header bool, unreadable map[stri
 	return nil
 }
 
-func (rd *peopleReader) note(s string) { rd.people.Notes = append(rd.people.Notes, s) }
+func (rd *peopleReader) note(s string) { rd.Notes = append(rd.Notes, s) }
 
-func (rd *peopleReader) warn(s string) { rd.people.Warnings = append(rd.people.Warnings, s) }
+func (rd *peopleReader) warn(s string) { rd.Warnings = append(rd.Warnings, s) }
 
 func (rd *peopleReader) take() bool {
-	rd.people.Total++
+	rd.Total++
 	if !rd.pick.Next() {
-		rd.people.Excluded++
+		rd.Excluded++
 		return false
 	}
 	return true
 }
 
 func (rd *peopleReader) problem(p *Problem) {
-	if rd.people.NoLines {
+	if rd.NoLines {
 		p.Row, p.Line = true, rd.pick.row
 	}
-	rd.people.Failed++
-	rd.last = p
-	if len(rd.people.Problems) < maxProblems {
-		rd.people.Problems = append(rd.people.Problems, *p)
+	rd.Failed++
+	if len(rd.Problems) < maxProblems {
+		rd.Problems = append(rd.Problems, *p)
 	}
 }
 
@@ -337,44 +326,29 @@ func (t *Task) header(first []string) (names []string, header bool) {
 	return names, true
 }
 
-func (rd *peopleReader) row(rec []string, line int) {
-	p, width := rd.people, len(rd.cols.names)
-	if len(rec) == width && !rd.passes(rec) {
-		p.Total++
-		p.Filtered++
-		return
+// row reads a record, and says whether it is a person or why it cannot be read; neither of one that is left out.
+func (rd *peopleReader) row(rec []string, line int) (person bool, bad *Problem) {
+	if len(rec) == len(rd.cols.names) && !rd.passes(rec) {
+		rd.Total++
+		rd.Filtered++
+		return false, nil
 	}
 	if !rd.take() {
-		return
+		return false, nil
 	}
-	if len(rec) != width {
-		rd.problem(&Problem{Line: line, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec), width)})
-		return
-	}
-	for _, tw := range rd.cols.twins {
-		if a, b := rec[tw[0]], rec[tw[1]]; !Same(a, b) {
-			rd.problem(&Problem{
-				Line: line, Column: rd.cols.names[tw[0]],
-				Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s", message.Quote(a), message.Quote(b)),
-			})
-			return
-		}
-	}
-	for _, at := range rd.cols.id {
-		if rd.missing(rec[at]) {
-			rd.problem(&Problem{Line: line, Column: rd.cols.names[at], Reason: "the field is empty: who is this row about?"})
-			return
-		}
-	}
+	p := rd.people
 	start := len(p.X)
 	p.X = append(p.X, make([]float32, p.Dim)...)
-	if prob := rd.encode(rec, p.X[start:]); prob != nil {
-		prob.Line = line
-		rd.problem(prob)
-		p.X = p.X[:start]
-		return
+	if bad = rd.unusable(rec); bad == nil {
+		bad = rd.encode(rec, p.X[start:])
+	}
+	if bad != nil {
+		p.X, bad.Line = p.X[:start], line
+		rd.problem(bad)
+		return false, bad
 	}
 	p.N++
+	rd.n++
 	p.Lines, p.Rows, p.Labels = append(p.Lines, line), append(p.Rows, rd.pick.row), append(p.Labels, rd.label(rec))
 	if rd.cols.imputes {
 		var list []int
@@ -404,6 +378,27 @@ func (rd *peopleReader) row(rec []string, line int) {
 		}
 		p.Kept = append(p.Kept, kept)
 	}
+	return true, nil
+}
+
+// unusable says why a record is none whatever its values mean to the model; nil where it is one.
+func (rd *peopleReader) unusable(rec []string) *Problem {
+	names := rd.cols.names
+	if len(rec) != len(names) {
+		return &Problem{Reason: fmt.Sprintf("%d fields where %d are expected", len(rec), len(names))}
+	}
+	for _, tw := range rd.cols.twins {
+		if a, b := rec[tw[0]], rec[tw[1]]; !sameValue(a, b) {
+			return &Problem{Column: names[tw[0]], Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s",
+				message.Quote(a), message.Quote(b))}
+		}
+	}
+	for _, at := range rd.cols.id {
+		if rd.missing(rec[at]) {
+			return &Problem{Column: names[at], Reason: "the field is empty: who is this row about?"}
+		}
+	}
+	return nil
 }
 
 // plainID is an ID without blanks around it and, of a whole number, without the decimals that a tool adds to a column
@@ -526,7 +521,7 @@ func (rd *peopleReader) label(rec []string) int8 {
 		field = strings.TrimSuffix(field, d.LabelSuffix)
 	}
 	rd.outcomes.known++
-	if Same(field, d.Favourable) {
+	if sameValue(field, d.Favourable) {
 		rd.outcomes.favour++
 		return 1
 	}
@@ -573,7 +568,7 @@ func (s *sampleDraw) from(p *People, n int) {
 	}
 }
 
-func (s *sampleDraw) keep(p *People) { p.replace(p.Subset(s.drawn)) }
+func (s *sampleDraw) keep(p *People) { *p = *p.Subset(s.drawn) }
 
 // Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the
 // order of the file, and keeps the batch it is given. Memory is bounded by the batch and the next two, which another
@@ -613,30 +608,30 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 	return all, err
 }
 
+// flush hands on the people of the batch if there are so many.
 func (rd *peopleReader) flush(least int) error {
 	p := rd.people
-	if len(p.Lines) < least {
+	if p.N < least {
 		return nil
 	}
-	q := &People{
-		Dim: p.Dim, Reading: Reading{Total: len(p.Lines), NoLines: p.NoLines},
-		RowHashes: RowHashes{OtherColumns: p.OtherColumns},
+	rd.people = rd.like()
+	p.Reading = Reading{Total: p.N, NoLines: rd.NoLines}
+	p.Subgroups = append(rd.task.subgroups(p), p.Subgroups...)
+	return rd.each(p)
+}
+
+// like returns nobody, with the columns that the people of the batch have.
+func (rd *peopleReader) like() *People {
+	p := &People{Dim: rd.people.Dim, RowHashes: RowHashes{OtherColumns: rd.people.OtherColumns}}
+	for _, s := range rd.people.Subgroups {
+		s.Values, s.Codes = slices.Clip(s.Values), nil
+		p.Subgroups = append(p.Subgroups, s)
 	}
-	q.replace(p)
-	q.N = len(p.Lines)
-	q.Subgroups = rd.task.subgroups(q)
-	p.replace(&People{N: p.N, Subgroups: p.Subgroups})
-	for i := range p.Subgroups {
-		s := &p.Subgroups[i]
-		s.Values = slices.Clip(s.Values)
-		q.Subgroups = append(q.Subgroups, *s)
-		s.Codes = nil
-	}
-	return rd.each(q)
+	return p
 }
 
 // Header returns the names of the columns of a data file, of text its first row; Data.Columns is not looked at.
-func Header(path string, d *Data) ([]string, error) {
+func (d *Data) Header(path string) ([]string, error) {
 	return FromFile(path, func(r io.Reader) ([]string, error) {
 		rows, err := d.rows(r)
 		if err != nil {
@@ -662,18 +657,18 @@ func header(rows *Rows) ([]string, error) {
 }
 
 func (rd *peopleReader) finish() (*People, error) {
-	p := rd.people
-	if p.N == 0 {
-		return nil, p.noneRead()
+	if rd.n == 0 {
+		return nil, rd.noneRead()
 	}
 	rd.checkLabels()
-	for _, s := range p.Subgroups {
+	all := rd.like()
+	for _, s := range all.Subgroups {
 		if len(s.Values) == maxGroups {
 			rd.note(fmt.Sprintf("column %q has %d values or more; the further ones are taken as missing", s.Feature, maxGroups))
 		}
 	}
-	p.replace(&People{N: p.N})
-	return p, nil
+	all.N, all.Subgroups, all.Reading = rd.n, nil, rd.Reading
+	return all, nil
 }
 
 func (p *People) compare() {
@@ -700,20 +695,20 @@ func (t *Task) subgroups(p *People) []Subgroup {
 	return groups
 }
 
-func (p *People) noneRead() error {
+func (r *Reading) noneRead() error {
 	switch {
-	case p.Total == 0:
+	case r.Total == 0:
 		return errors.New("the file has no data rows")
-	case p.Failed == 0:
-		return fmt.Errorf("no row is left: of %d rows, data.filter leaves out %d and the row selection %d", p.Total,
-			p.Filtered, p.Excluded)
+	case r.Failed == 0:
+		return fmt.Errorf("no row is left: of %d rows, data.filter leaves out %d and the row selection %d", r.Total,
+			r.Filtered, r.Excluded)
 	}
-	lines := []string{fmt.Sprintf("none of %d rows can be read:", p.Failed)}
-	for i := range p.Problems[:min(3, len(p.Problems))] {
-		lines = append(lines, p.Problems[i].Error())
+	lines := []string{fmt.Sprintf("none of %d rows can be read:", r.Failed)}
+	for i := range r.Problems[:min(3, len(r.Problems))] {
+		lines = append(lines, r.Problems[i].Error())
 	}
-	if p.Failed > 3 {
-		lines = append(lines, fmt.Sprintf("and %d more", p.Failed-3))
+	if r.Failed > 3 {
+		lines = append(lines, fmt.Sprintf("and %d more", r.Failed-3))
 	}
 	return errors.New(strings.Join(lines, "\n  "))
 }

@@ -276,7 +276,7 @@ links:
 `
 	task := parse(t, features+"  - {from: band, to: rent, map: {20: yes, '<10': no}}\n"+
 		"  - {from: age, to: grade, map: {30: 2.5, 9: 1, 100: 4}}\n  - {from: school, to: years, map: {1.0: 3}}\n")
-	must.Same(t, []Pair{{"<10", "no"}, {"20", "yes"}}, task.Links[0].Map)
-	must.Same(t, []Pair{{"9", "1"}, {"30", "2.5"}, {"100", "4"}}, task.Links[1].Map)
-	must.Same(t, []Pair{{"1", "3"}}, task.Links[2].Map)
+	must.Same(t, [][2]string{{"<10", "no"}, {"20", "yes"}}, task.Links[0].Map)
+	must.Same(t, [][2]string{{"9", "1"}, {"30", "2.5"}, {"100", "4"}}, task.Links[1].Map)
+	must.Same(t, [][2]string{{"1", "3"}}, task.Links[2].Map)
 }

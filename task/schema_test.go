@@ -63,7 +63,7 @@ func TestLimitsOfNumbersAreChecked(t *testing.T) {
 	}
 	for name, keys := range map[string][]key{
 		"target": d.targetKeys(&Target{}), "cost": d.costKeys(&Cost{}),
-		"sparsity": d.sparsityKeys(&Sparsity{}), "data": d.dataKeys(&Data{}),
+		"sparsity": d.sparsityKeys(&Task{}), "data": d.dataKeys(&Data{}),
 	} {
 		for _, k := range keys {
 			try(k, func(bad string) string {

@@ -124,7 +124,7 @@ func TestStreamWithoutHeader(t *testing.T) {
 func TestHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h.csv")
 	must.Do(t, os.WriteFile(path, []byte("\xef\xbb\xbf row ,\"a;b\",c\n1,2,3\n"), 0o600))
-	names := must.Get(Header(path, &Data{Delimiter: ','}))(t)
+	names := must.Get((&Data{Delimiter: ','}).Header(path))(t)
 	must.Same(t, []string{"row", "a;b", "c"}, names)
-	must.Fail(t, must.Err(Header(path+"x", &Data{Delimiter: ','})), "")
+	must.Fail(t, must.Err((&Data{Delimiter: ','}).Header(path+"x")), "")
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,26 @@ type Rows struct {
 	count      int                                // rows; not known of delimited text
 	folder     string                             // of the images whose names the records hold
 	dims       []int                              // of the images that the records hold
+}
+
+// Each calls do with every record; one that is not well-formed has no fields but a problem.
+func (r *Rows) Each(ctx context.Context, do func(fields []string, line int, bad *Problem) error) error {
+	for n := 0; ; n++ {
+		if n%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		fields, line, err := r.Next()
+		var bad *Problem
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.As(err, &bad):
+			return err
+		}
+		if err := do(fields, line, bad); err != nil {
+			return err
+		}
+	}
 }
 
 // Problem is one with the record that Next returned with this line.
@@ -82,8 +103,8 @@ func (d *Data) rows(r io.Reader) (*Rows, error) {
 	return NewRows(r, func([]byte) (*Data, error) { return d, nil })
 }
 
-// NewTextRows reads delimited text, gzip or not, from a stream: a record is returned as soon as its line has arrived.
-func NewTextRows(r io.Reader, d *Data) (*Rows, error) {
+// TextRows reads delimited text, gzip or not, from a stream: a record is returned as soon as its line has arrived.
+func (d *Data) TextRows(r io.Reader) (*Rows, error) {
 	in, err := plainText(r)
 	switch {
 	case err != nil:
@@ -224,7 +245,7 @@ func (t *textRows) malformed(bad *csv.ParseError) error {
 
 // CountRows is how many of the rows of a data file the lists of o select, of text about, as if it had a header: for
 // progress, and for how work is divided. 0 when that is not known.
-func CountRows(path string, o ReadOptions) int {
+func (o *ReadOptions) CountRows(path string) int {
 	if o.Only != nil {
 		return len(o.Only)
 	}
@@ -265,8 +286,8 @@ type Selection struct {
 	only, except []int // ascending
 }
 
-// NewSelection starts before the first row.
-func NewSelection(o ReadOptions) *Selection {
+// Selection starts before the first row.
+func (o *ReadOptions) Selection() *Selection {
 	s := &Selection{row: -1, only: slices.Clone(o.Only), except: slices.Clone(o.Except)}
 	slices.Sort(s.only)
 	slices.Sort(s.except)

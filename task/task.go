@@ -33,7 +33,8 @@ type Task struct {
 	Links    []Link    // changes that move others
 	Rules    []Rule    // what must hold between features after an action
 	Cost     Cost
-	Sparsity Sparsity
+	// MaxFeatures is how many features an action may change at most, 0 for no limit; a one-hot group counts once.
+	MaxFeatures int
 }
 
 // Data says how a data file becomes rows of named text fields and a label.
@@ -83,14 +84,11 @@ type Target struct {
 type Link struct {
 	From, To string
 	Scale    float64 // raw units of To for each raw unit that From changes; 0 when Map is given
-	// Map gives the value that To takes when From changes to a value, in the order of From's values. When From is a
+	// Map holds values of From, in their order, each with the value that To takes when From changes to it. When From is a
 	// number, an entry holds from its value on up to the next one; below the first, and for values of a category that have
 	// no entry, To stays.
-	Map []Pair
+	Map [][2]string
 }
-
-// Pair is an entry of Link.Map: raw values.
-type Pair struct{ From, To string }
 
 // Rule is a condition on people after an action. With Then: if all of If hold, all of Then must. With Of: at most
 // AtMost of those features change. A person who breaks the rule as they are may take no action that breaks it further:
@@ -146,37 +144,16 @@ type Override struct {
 
 // Cost is the cost of an action.
 type Cost struct {
-	Norm     Norm
-	L1Ratio  float64 // Mixed: from 0 to 1; default 0.5
-	Weights  Weights
-	Eps      float64  // default 1e-3
-	Switches Switches // what a change of a one-hot value costs unless SwitchCost says so
-}
-
-// Weights is what the weight of a model input is.
-type Weights string
-
-// The weights. Sigma is in model-input units.
-const (
-	InverseStd   Weights = "inverse_std"   // Weight/(sigma+Eps); default
-	InverseMAD   Weights = "inverse_mad"   // the same with the MAD of the training rows, 1 for categories
-	InverseRange Weights = "inverse_range" // the same with their range
-	Uniform      Weights = "uniform"       // 1
-	Given        Weights = "given"         // Weight alone
-)
-
-// Switches is how a change of a one-hot value counts.
-type Switches string
-
-// The ways to count it.
-const (
-	Once    Switches = "once"    // a change of size 1 at the mean of the weights of the two values; default
-	Encoded Switches = "encoded" // both inputs that change
-)
-
-// Sparsity bounds how many features an action changes.
-type Sparsity struct {
-	MaxFeatures int // 0 = no limit; a one-hot group counts once
+	Norm    Norm
+	L1Ratio float64 // Mixed: from 0 to 1; default 0.5
+	// Weights is what the weight of an input is, by sigma in its units: inverse_std is Weight/(sigma+Eps), inverse_mad and
+	// inverse_range have the MAD of the training rows (1 for categories) and their range instead; uniform is 1, and given
+	// Weight alone.
+	Weights string
+	Eps     float64 // default 1e-3
+	// Switches is what a change of a one-hot value costs without SwitchCost: once, that of a change of size 1 at the mean
+	// of the weights of the two values, or encoded, that of both inputs that change.
+	Switches string
 }
 
 // Attributes are what tells groups of people apart: features with Subgroup set, with their values, and then the columns

@@ -44,7 +44,7 @@ func (t *Thermometer) PlaceOf(raw string) (int, error) {
 		return known(raw, t.Values)
 	}
 	lowest := "<" + Decimal(t.Thresholds[0])
-	if strings.HasPrefix(raw, "<") && Same(raw[1:], lowest[1:]) {
+	if strings.HasPrefix(raw, "<") && sameValue(raw[1:], lowest[1:]) {
 		return 0, nil
 	}
 	v, ok := Number(raw)

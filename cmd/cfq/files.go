@@ -175,7 +175,7 @@ func actionSet(taskPath, overrides string, t *task.Task) (*permitted, error) {
 	if err := cli.Input("overrides file", overrides); err != nil {
 		return nil, err
 	}
-	if a.list, err = task.LoadOverrides(overrides, t); err != nil {
+	if a.list, err = t.Overrides(overrides); err != nil {
 		return nil, cli.WithCode(err, cli.Unusable)
 	}
 	if a.set, err = set.Override(a.list); err != nil {

@@ -54,7 +54,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 		return err
 	}
 	o.Hash = true
-	all := task.CountRows(d.f.data, o)
+	all := o.CountRows(d.f.data)
 	if all <= judgedPeople { // a single batch
 		all = 0
 	}

@@ -130,7 +130,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 	s := solved{Recourse: report.NewRecourse(j.margin, j.exact)}
 	var people *task.People
 	err = j.write(func(out *promise.Writer) error {
-		show, all := j.e.msg.Progress(), task.CountRows(j.data, o)
+		show, all := j.e.msg.Progress(), o.CountRows(j.data)
 		ctx, size, queue := j.pieces(ctx, all)
 		var begun atomic.Int64
 		people, err = streamPeople(ctx, j.data, j.t, o, size, func(p *task.People) error {

@@ -160,7 +160,7 @@ func (a *Arch) suits(t *task.Task) error {
 	switch {
 	case !slices.Equal(a.image, []int{rows, columns, channels}):
 		return fmt.Errorf("arch %s: the task's image is %dx%dx%d", a, rows, columns, channels)
-	case im.Layout == task.ChannelsLast && channels > 1:
+	case im.Layout == "hwc" && channels > 1:
 		return fmt.Errorf("arch %s: it takes an image channel by channel, and the task's has its channels last", a)
 	}
 	return nil

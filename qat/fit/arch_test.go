@@ -61,8 +61,8 @@ func TestParseArch(t *testing.T) {
 		a := arch(t, in)
 		must.Fail(must.In(t, in), must.Err(a.layers(10)), want)
 	}
-	first := &task.Pixels{Shape: []int{3, 8, 4}, Layout: task.ChannelsFirst}
-	last := &task.Pixels{Shape: []int{8, 4, 3}, Layout: task.ChannelsLast}
+	first := &task.Pixels{Shape: []int{3, 8, 4}, Layout: "chw"}
+	last := &task.Pixels{Shape: []int{8, 4, 3}, Layout: "hwc"}
 	for _, c := range []struct {
 		arch  string
 		image *task.Pixels
@@ -74,7 +74,7 @@ func TestParseArch(t *testing.T) {
 		{"cnn:8x12/2x3", first, "the task's image is 8x4x3"},
 		{"cnn:8x4x3/2x3", last, "channels last"},
 		{"cnn:2x3", last, ""},
-		{"cnn:8x4/2x3", &task.Pixels{Shape: []int{8, 4, 1}, Layout: task.ChannelsLast}, ""},
+		{"cnn:8x4/2x3", &task.Pixels{Shape: []int{8, 4, 1}, Layout: "hwc"}, ""},
 	} {
 		a := arch(t, c.arch)
 		err := a.suits(&task.Task{Images: []task.Feature{{Encoding: c.image}}})

@@ -80,9 +80,9 @@ func compileFeature(f *task.Feature, index int, follows bool) Feature {
 
 func (u *Feature) compileForm(f *task.Feature) {
 	switch f.Direction {
-	case task.Increase:
+	case "increase":
 		u.down = 0
-	case task.Decrease:
+	case "decrease":
 		u.up = 0
 	}
 	switch e := f.Encoding.(type) {

@@ -23,7 +23,7 @@ type Norm struct {
 // one-hot group and 1/2 otherwise. MAD and range are divided by std for the same reason; a MAD of 0 (more than half
 // of the rows have the same value) falls back to the standard deviation.
 func (a *Set) compileCost(c *task.Cost, ranges []task.Feature) error {
-	a.norm = Norm{encoded: c.Switches == task.Encoded}
+	a.norm = Norm{encoded: c.Switches == "encoded"}
 	switch cmp.Or(c.Norm, task.L1) {
 	case task.L1:
 		a.norm.ratio = 1
@@ -45,17 +45,17 @@ func (a *Set) compileCost(c *task.Cost, ranges []task.Feature) error {
 
 func weight(c *task.Cost, f, ranges *task.Feature, j int) float64 {
 	switch c.Weights {
-	case task.InverseMAD:
+	case "inverse_mad":
 		mad := 1.0
 		if n := f.Number(); n != nil && n.MAD > 0 {
 			mad = n.MAD / n.Unit()
 		}
 		return f.Weight / (mad + c.Eps)
-	case task.InverseRange:
+	case "inverse_range":
 		return f.Weight / (valueRange(ranges) + c.Eps)
-	case task.Given:
+	case "given":
 		return f.Weight
-	case task.Uniform:
+	case "uniform":
 		return 1
 	}
 	return f.Weight / (f.Encoding.Sigma(j) + c.Eps)

@@ -58,7 +58,7 @@ func Compile(t *task.Task) (*Set, error) { return compileWith(t, t.Features) }
 // compileWith is Compile with the ranges of these features behind the weights of inverse_range: a person whose
 // bounds are narrower than other people's does not pay more for it.
 func compileWith(t *task.Task, ranges []task.Feature) (*Set, error) {
-	a := &Set{dim: t.Dim(), limit: t.Sparsity.MaxFeatures, task: t}
+	a := &Set{dim: t.Dim(), limit: t.MaxFeatures, task: t}
 	if t.Latent != nil {
 		a.radius = t.Latent.Radius
 	}

@@ -85,7 +85,7 @@ func (a *Set) compileLink(l task.Link, at map[string]int) {
 		c.values = slices.Repeat([]float64{math.NaN()}, max(source.Width+1, 2))
 	}
 	for _, p := range l.Map {
-		key, value := source.option(p.From), target.option(p.To)
+		key, value := source.option(p[0]), target.option(p[1])
 		if category {
 			c.values[int(key)] = value
 			continue

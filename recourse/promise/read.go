@@ -72,10 +72,10 @@ func newReader(path string, t *task.Task, alone bool) (*fileReader, error) {
 func (r *fileReader) columns(c *Columns) (data task.Data, err error) {
 	own := c.t.Data
 	data = task.Data{Missing: own.Missing, Delimiter: ',', Trim: own.Trim}
-	header, err := task.Header(r.path, &data)
+	header, err := data.Header(r.path)
 	if d := own.Delimiter; err == nil && d != 0 && d != ',' && len(header) == 1 {
 		data.Delimiter = d
-		header, err = task.Header(r.path, &data)
+		header, err = data.Header(r.path)
 	}
 	if err != nil {
 		return data, err

@@ -163,11 +163,11 @@ func (c *checker) reach(f *task.Feature, n *task.Standardized, p *profile) {
 	}
 	far := (hi - lo) / 2
 	var ways []string
-	if to := max(f.Bounds[0], lo-min(f.MaxDecrease, f.MaxChange)); f.Direction != task.Increase &&
+	if to := max(f.Bounds[0], lo-min(f.MaxDecrease, f.MaxChange)); f.Direction != "increase" &&
 		(to < 0 && lo >= 0 || to < lo-far) {
 		ways = append(ways, "down "+limit(to))
 	}
-	if to := min(f.Bounds[1], hi+min(f.MaxIncrease, f.MaxChange)); f.Direction != task.Decrease &&
+	if to := min(f.Bounds[1], hi+min(f.MaxIncrease, f.MaxChange)); f.Direction != "decrease" &&
 		(to > 0 && hi <= 0 || to > hi+far) {
 		ways = append(ways, "up "+limit(to))
 	}

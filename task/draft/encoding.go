@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cfq/internal/config"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -162,7 +163,7 @@ func declaredFeature(in map[string]any) (*task.Feature, error) {
 		return nil, err
 	}
 	t, err := task.Parse("encoding", text)
-	var mistakes task.Errors
+	var mistakes config.Errors
 	if errors.As(err, &mistakes) {
 		return nil, errors.New(mistakes[0].Msg) // its place is not one of the file
 	}

@@ -14,7 +14,7 @@ import (
 type imageDraft struct {
 	file   *task.ImageFile
 	shape  []int
-	layout task.Layout
+	layout string
 	asked  []string // of shape, scaling and class
 
 	label, favourable string
@@ -40,14 +40,14 @@ func findImages(path string, sizes []int) (*imageDraft, error) {
 		sizes, numbers = []int{1, h, w}, h*w
 	}
 	if h == 0 && len(sizes) == 3 {
-		p.shape, p.layout = sizes, task.ChannelsFirst
+		p.shape, p.layout = sizes, "chw"
 		if sizes[2] <= 4 && sizes[0] > 4 {
-			p.layout = task.ChannelsLast
+			p.layout = "hwc"
 		}
 		return p, nil
 	}
 	channels := numbers / max(h*w, 1)
-	p.shape, p.layout = []int{channels, h, w}, task.ChannelsFirst
+	p.shape, p.layout = []int{channels, h, w}, "chw"
 	last := []int{h, w, channels}
 	switch {
 	case channels < 1 || channels > 4 || channels*h*w != numbers || len(sizes) == 3 && !slices.Equal(sizes, p.shape) &&
@@ -55,7 +55,7 @@ func findImages(path string, sizes []int) (*imageDraft, error) {
 		return nil, fmt.Errorf("data file %s: the images have %d x %d pixels (rows x columns), and the model takes %v: "+
 			"bring them to its size first", path, h, w, sizes)
 	case len(sizes) == 3 && !slices.Equal(sizes, p.shape):
-		p.shape, p.layout = last, task.ChannelsLast
+		p.shape, p.layout = last, "hwc"
 	case len(sizes) != 3 && channels > 1:
 		p.asked = []string{"are the model's inputs channels, rows, columns (chw), or rows, columns, channels (hwc)?"}
 	}
@@ -105,7 +105,7 @@ func (p *imageDraft) draft(ctx context.Context, from Source, o Options, m *Model
 func (p *imageDraft) write(file string) (*Draft, error) {
 	keys := []string{"name: " + scalar(p.file.Names[0]), "kind: image"}
 	keys = append(keys, flow("shape", p.shape)...)
-	if p.layout == task.ChannelsLast {
+	if p.layout == "hwc" {
 		keys = append(keys, "layout: hwc")
 	}
 	keys = append(keys, "mean: 0", "std: 255", "bounds: [0, 255]", "step: 1")

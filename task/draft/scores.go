@@ -3,7 +3,6 @@ package draft
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -57,29 +56,30 @@ func readScores(ctx context.Context, r io.Reader) (*Scores, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, numbers := rows.Names, -1
-	s := &Scores{}
-	for first := true; ; first = false {
-		rec, line, err := rows.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return s, s.finish()
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case err != nil:
-			return nil, err
-		case first && names == nil && isScoreHeader(rec):
-			names = slices.Clone(rec)
-			numbers = rowNumbers(names)
-			continue
-		case first:
-			numbers = rowNumbers(names)
+	s, numbers, first := &Scores{}, -1, true
+	err = rows.Each(ctx, func(rec []string, line int, bad *task.Problem) error {
+		if bad != nil {
+			return bad
 		}
-		s.Numbered = numbers >= 0
+		if first {
+			names, header := rows.Names, rows.Names == nil && isScoreHeader(rec)
+			if header {
+				names = rec
+			}
+			numbers, first = rowNumbers(names), false
+			if s.Numbered = numbers >= 0; header {
+				return nil
+			}
+		}
 		if err := s.add(rec, numbers); err != nil {
-			return nil, rows.Problem(line, err.Error())
+			return rows.Problem(line, err.Error())
 		}
+		return nil
+	})
+	if err == nil {
+		err = s.finish()
 	}
+	return s, err
 }
 
 // isScoreHeader says whether a first record names columns: by texts, or by the numbers of the classes.
@@ -156,7 +156,7 @@ func (s *Scores) Select(o task.ReadOptions) error {
 		return fmt.Errorf("there are %s, and %s selected", message.Count(len(s.Rows), "score"),
 			message.Count(len(o.Only), "row"))
 	}
-	pick := task.NewSelection(o)
+	pick := o.Selection()
 	row := 0
 	for i := range s.Rows {
 		for ; !pick.Next(); row++ {

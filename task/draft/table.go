@@ -71,27 +71,25 @@ func readFrom(ctx context.Context, r io.Reader, from Source, values []string) (*
 	if t.Names = t.Data.Columns; t.Names == nil {
 		t.Names = rows.Names
 	}
-	pick := task.NewSelection(from.Rows)
-	for n := 0; ; n++ {
-		if n%4096 == 0 && ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		rec, _, err := rows.Next()
-		var bad *task.Problem
+	pick := from.Rows.Selection()
+	err = rows.Each(ctx, func(rec []string, _ int, bad *task.Problem) error {
 		switch {
-		case errors.Is(err, io.EOF):
-			if err := pick.End(); err != nil {
-				return nil, err
-			}
-			return t, t.finish()
-		case err != nil && (t.Names == nil || !errors.As(err, &bad)):
-			return nil, err
+		case t.Names == nil && bad != nil:
+			return bad
 		case t.Names == nil:
 			t.Names = lists.Map(rec, strings.TrimSpace)
 		case pick.Next():
-			t.add(rec, err == nil)
+			t.add(rec, bad == nil)
 		}
+		return nil
+	})
+	if err == nil {
+		err = pick.End()
 	}
+	if err == nil {
+		err = t.finish()
+	}
+	return t, err
 }
 
 func (t *table) add(rec []string, whole bool) {
@@ -363,7 +361,7 @@ func (p *profile) bounds() (lo, hi float64) {
 func (p *profile) share(v string) float64 {
 	n := 0
 	for i, s := range p.col.values {
-		if task.Same(s, v) {
+		if task.Find([]string{s}, v) == 0 {
 			n += p.col.counts[i]
 		}
 	}

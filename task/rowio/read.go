@@ -46,7 +46,7 @@ func Open(r io.Reader, t *task.Task, o Options) (_ *Reader, err error) {
 		return nil, err
 	}
 	if in.columns != nil {
-		if in.decoder, err = task.NewDecoder(t, in.columns, o.Hash); err != nil {
+		if in.decoder, err = t.Decoder(in.columns, o.Hash); err != nil {
 			return nil, err
 		}
 	}

@@ -16,7 +16,7 @@ func open(r io.Reader, t *task.Task, o Options) (*Reader, error) {
 	in := &Reader{columns: o.Columns}
 	switch o.Format {
 	case CSV:
-		rows, err := task.NewTextRows(r, &task.Data{Delimiter: ',', Trim: t.Data.Trim})
+		rows, err := (&task.Data{Delimiter: ',', Trim: t.Data.Trim}).TextRows(r)
 		if err != nil {
 			return nil, err
 		}
