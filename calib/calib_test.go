@@ -284,12 +284,12 @@ func TestActivation(t *testing.T) {
 		s.Hist[b] = 100
 	}
 	s.Hist[histBins-1] = 1 // one far value
-	a := Activation(s, 4, MSE)
+	a := Activation(s, 4)
 	must.Same(t, 0, a.Zero)
 	if wide := quant.FitAct(4, 0, 10); binError(s, a) >= binError(s, wide) {
 		t.Errorf("clipping at %v does not beat the full range", a.Scale*float32(a.QMax()))
 	}
-	if a := Activation(&Stats{Hist: make([]float64, histBins)}, 8, MSE); a.Check() != nil {
+	if a := Activation(&Stats{Hist: make([]float64, histBins)}, 8); a.Check() != nil {
 		t.Error("a layer that is always zero has no usable quantizer")
 	}
 }

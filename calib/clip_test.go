@@ -22,31 +22,14 @@ func unit(in int) *Stats {
 	return s
 }
 
-// Nothing is clipped, and a finer scale would clip.
-func TestMinMax(t *testing.T) {
-	f := quant.Formats()[1] // -4 to 3
-	for _, tt := range []struct {
-		w    []float32
-		want float32
-	}{
-		{[]float32{3, -1, 0}, 1},
-		{[]float32{3, -8, 0}, 2}, // -4 is the code of -8
-		{[]float32{-4, -1, 0}, 1},
-		{[]float32{0, 0, 0}, idleScale},
-	} {
-		l := quant.LayerInfo{Node: "n", In: 3, Out: 1, W: tt.w, B: []float32{0}}
-		must.Same(t, tt.want, fitOne(t, l, unit(3), f, WeightOptions{Range: MinMax}).Scales[0])
-	}
-}
-
-// Weights so small that their scale would be denormal are zeros, however the scale is chosen.
+// Weights so small that their scale would be denormal are zeros.
 func TestIdleWeights(t *testing.T) {
-	for _, kind := range []Range{MinMax, MSE, Output} {
-		for _, f := range quant.Formats() {
-			l := quant.LayerInfo{Node: "n", In: 3, Out: 1, W: []float32{4e-40, -9e-31, 0}, B: []float32{0}}
-			got := fitOne(t, l, unit(3), f, WeightOptions{Range: kind})
+	for _, f := range quant.Formats() {
+		for _, w := range [][]float32{{4e-40, -9e-31, 0}, {0, 0, 0}} {
+			l := quant.LayerInfo{Node: "n", In: 3, Out: 1, W: w, B: []float32{0}}
+			got := fitOne(t, l, unit(3), f, WeightOptions{})
 			if got.Scales[0] != idleScale || slices.ContainsFunc(got.Codes, func(c int8) bool { return c != 0 }) {
-				t.Errorf("%v, %d bits: scale %v, codes %v", kind, f.Bits, got.Scales[0], got.Codes)
+				t.Errorf("%d bits: scale %v, codes %v", f.Bits, got.Scales[0], got.Codes)
 			}
 		}
 	}
@@ -66,7 +49,7 @@ func TestSearchedScales(t *testing.T) {
 		for k := range l.W { // heavy tails, so that clipping pays
 			l.W[k] *= float32(math.Exp(r.NormFloat64()))
 		}
-		for kind, m := range map[Range][]float64{MSE: unit(l.In).Gram, Output: s.Gram} {
+		for name, s := range map[string]*Stats{"unit": unit(l.In), "drawn": s} {
 			loss := func(rows []float32, scale float32, f quant.Format) float64 {
 				var sum float64
 				for r := 0; r < len(rows); r += l.In {
@@ -76,19 +59,15 @@ func TestSearchedScales(t *testing.T) {
 						e[j] = float64(w) - float64(quant.Dequantize(f.Quantize(w, scale), scale))
 					}
 					for i, v := range e {
-						if v != 0 && kind == MSE {
-							sum += v * v
-						} else if v != 0 {
-							for j := range e {
-								sum += v * e[j] * m[i*l.In+j]
-							}
+						for j := range e {
+							sum += v * e[j] * s.Gram[i*l.In+j]
 						}
 					}
 				}
 				return sum
 			}
 			for _, f := range quant.Formats() {
-				for _, o := range []WeightOptions{{Range: kind}, {Range: kind, PerTensor: true, Workers: 3}} {
+				for _, o := range []WeightOptions{{}, {PerTensor: true, Workers: 3}} {
 					fit := fitOne(t, l, s, f, o)
 					for k, scale := range fit.Scales {
 						rows := l.Row(k)
@@ -105,7 +84,7 @@ func TestSearchedScales(t *testing.T) {
 						}
 						got := loss(rows, scale, f)
 						if got > grid*size.ofGrid || got > dense*size.ofDense {
-							t.Errorf("%s, %d inputs, %d bits, per tensor %v: error %v, of all tried %v, of all %v", kind, l.In, f.Bits,
+							t.Errorf("%s, %d inputs, %d bits, per tensor %v: error %v, of all tried %v, of all %v", name, l.In, f.Bits,
 								o.PerTensor, got, grid, dense)
 						}
 					}
@@ -118,25 +97,20 @@ func TestSearchedScales(t *testing.T) {
 func TestFitWeightsWorkers(t *testing.T) {
 	t.Parallel()
 	l, s := layerOf(5, 14)
-	for _, k := range []Range{"", MinMax, MSE, Output} {
-		for _, rounding := range []Rounding{"", Nearest, GPTQ} {
-			for _, tensor := range []bool{false, true} {
-				o := WeightOptions{Range: k, Rounding: rounding, PerTensor: tensor, Vary: Variation{Seed: 1, Jitter: 0.01}}
-				var fits [2][]quant.Layer
-				for i := range fits {
-					o.Workers = 1 + 3*i
-					var err error
-					if fits[i], err = FitWeights(context.Background(), l, s, quant.Formats(), o); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if d := cmp.Diff(fits[0], fits[1]); d != "" {
-					t.Errorf("%s, %s: depends on workers: %s", k, rounding, d)
-				}
-				for _, fit := range fits[0] {
-					if len(fit.Scales) != map[bool]int{false: l.Out, true: 1}[tensor] || (fit.Bias != nil) != o.corrects() {
-						t.Errorf("%s, %s: %d scales, bias %v", k, rounding, len(fit.Scales), fit.Bias)
-					}
+	for _, rounding := range []Rounding{"", Nearest, GPTQ} {
+		for _, tensor := range []bool{false, true} {
+			o := WeightOptions{Rounding: rounding, PerTensor: tensor, Vary: Variation{Seed: 1, Jitter: 0.01}}
+			var fits [2][]quant.Layer
+			for i := range fits {
+				o.Workers = 1 + 3*i
+				fits[i] = must.Get(FitWeights(context.Background(), l, s, quant.Formats(), o))(t)
+			}
+			if d := cmp.Diff(fits[0], fits[1]); d != "" {
+				t.Errorf("%s: depends on workers: %s", rounding, d)
+			}
+			for _, fit := range fits[0] {
+				if len(fit.Scales) != map[bool]int{false: l.Out, true: 1}[tensor] || (fit.Bias != nil) != o.corrects() {
+					t.Errorf("%s: %d scales, bias %v", rounding, len(fit.Scales), fit.Bias)
 				}
 			}
 		}

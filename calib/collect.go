@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"cfq/internal/lists"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
@@ -17,10 +19,7 @@ import (
 func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, input *quant.Input) (
 	[]Stats, error,
 ) {
-	k := &collector{
-		layers: layers, set: set, input: input, stats: make([]Stats, len(layers)), costs: make([][]float64, len(layers)),
-		weight: make([]float64, len(layers)),
-	}
+	k := &collector{layers: layers, set: set, input: input, stats: make([]Stats, len(layers))}
 	for i, l := range layers {
 		k.stats[i] = newStats(l)
 	}
@@ -37,7 +36,7 @@ func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 	}
 	for i, l := range layers {
 		for g := range groups(l) {
-			k.stats[i].group(g, groups(l)).divide(k.weight[i])
+			k.stats[i].group(g, groups(l)).divide(set.Rows() * places(l))
 		}
 	}
 	return k.stats, nil
@@ -48,9 +47,7 @@ type collector struct {
 	set      *Set
 	input    *quant.Input
 	stats    []Stats
-	costs    [][]float64 // of each layer, see costs
-	weight   []float64   // of the rows in each layer's sums
-	products *product    // where a row is wide
+	products *product // where a row is wide
 }
 
 func (k *collector) run(ctx context.Context, c *classifier.Model,
@@ -86,41 +83,34 @@ func (k *collector) run(ctx context.Context, c *classifier.Model,
 // the patches of its input, group by group.
 func (k *collector) sum(ctx context.Context, i, from, rows int, v []float32) error {
 	l, s := k.layers[i], &k.stats[i]
-	weights := k.rowWeights(from, rows)
-	size, n, step := len(v)/rows, places(l), rows
-	if k.costs[i] == nil {
-		k.costs[i] = costs(l, size)
-	}
-	s.count(v, weights, k.costs[i])
+	size, step := len(v)/rows, rows
+	s.count(v)
 	if l.Conv != nil {
-		step = max(1, chunkNumbers/(n*l.In))
+		step = max(1, chunkNumbers/(places(l)*l.In))
 	}
 	for g, part := range l.Groups() {
 		for r := 0; r < rows; r += step {
 			to := min(r+step, rows)
 			h := k.reads(v[r*size:to*size], to-r, part, from+r)
-			// The weights of the rows, for each of their patches.
-			each := lists.Join(weights[r:to], func(w float64) []float64 { return slices.Repeat([]float64{w}, n) })
-			weight, err := k.moments(ctx, s.group(g, groups(l)), h, each)
-			if err != nil {
+			if err := k.moments(ctx, s.group(g, groups(l)), h); err != nil {
 				return err
-			}
-			if g == 0 {
-				k.weight[i] += weight
 			}
 		}
 	}
 	return nil
 }
 
-// moments adds the weighted sums of h and h^T h to m, and returns the sum of the weights; h is overwritten.
-func (k *collector) moments(ctx context.Context, m Moments, h, weights []float64) (float64, error) {
-	total := m.weigh(h, weights)
-	if n := len(m.Mean); n >= wideRow {
-		return total, k.products.addGram(ctx, m.Gram, h, n)
+// moments adds the sums of the rows h and of h^T h to m; h is overwritten.
+func (k *collector) moments(ctx context.Context, m Moments, h []float64) error {
+	n := len(m.Mean)
+	for row := range slices.Chunk(h, n) {
+		floats.Add(m.Mean, row)
+	}
+	if n >= wideRow {
+		return k.products.addGram(ctx, m.Gram, h, n)
 	}
 	m.add(h)
-	return total, nil
+	return nil
 }
 
 // reads returns what a layer's integer kernel reads of rows, the first being row first of the set: v itself, or, for a
@@ -169,36 +159,6 @@ func place(k, n, all, row int) int {
 // chunkNumbers bounds the numbers of patches that are held at once.
 const chunkNumbers = 1 << 20
 
-func (k *collector) rowWeights(from, rows int) []float64 {
-	if k.set.Weights != nil {
-		return k.set.Weights[from : from+rows]
-	}
-	return slices.Repeat([]float64{1}, rows)
-}
-
-// costs is what an error of each of the size elements of a row of the input does to the outputs, squared: ||W_:,i||^2
-// for input i of a dense layer, and for a convolution that of its channel's weights, borders not counted.
-func costs(l quant.LayerInfo, size int) []float64 {
-	channels, perGroup := l.In, l.Out
-	if l.Conv != nil {
-		channels, perGroup = l.Conv.Channels, l.Out/l.Conv.Group
-	}
-	n := channels / groups(l) // of the channels that a row of weights reads
-	sums := make([]float64, channels)
-	for k, w := range l.W {
-		sums[k/l.In/perGroup*n+k%l.In/(l.In/n)] += float64(w) * float64(w)
-	}
-	out := make([]float64, size)
-	for k := range out {
-		if l.Conv == nil { // one vector after the other
-			out[k] = sums[k%channels]
-			continue
-		}
-		out[k] = sums[k/(size/channels)]
-	}
-	return out
-}
-
 // Outputs are the output quantizers of convolutions, by the layer's node.
 type Outputs map[string]output
 
@@ -209,9 +169,9 @@ type output struct {
 
 // FitOutputs fits the output quantizers of the convolutions among the layers on what the set makes of them, behind
 // their Relu or Clip, as Activation does for inputs; other layers have none.
-func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, bits int,
-	kind Range,
-) (Outputs, error) {
+func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, bits int) (
+	Outputs, error,
+) {
 	k := &collector{set: set}
 	for _, l := range layers {
 		if l.Conv == nil {
@@ -224,8 +184,8 @@ func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerIn
 	if len(k.layers) == 0 {
 		return nil, nil
 	}
-	err := k.run(ctx, c, func(_ context.Context, i, from, rows int, v []float32) error {
-		k.stats[i].count(v, k.rowWeights(from, rows), slices.Repeat([]float64{1}, len(v)/rows))
+	err := k.run(ctx, c, func(_ context.Context, i, _, _ int, v []float32) error {
+		k.stats[i].count(v)
 		return nil
 	})
 	if err != nil {
@@ -233,7 +193,7 @@ func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerIn
 	}
 	out := Outputs{}
 	for i, l := range k.layers {
-		out[l.Node] = output{Activation(&k.stats[i], bits, kind), l.Behind}
+		out[l.Node] = output{Activation(&k.stats[i], bits), l.Behind}
 	}
 	return out, nil
 }

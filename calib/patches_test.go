@@ -59,30 +59,19 @@ func imageSet(rows int) *Set {
 	for i := range x {
 		x[i] = float32(rng.NormFloat64() + 0.3)
 	}
-	s := FactualSet(x, 36)
-	for range rows {
-		s.Weights = append(s.Weights, 0.5+rng.Float64())
-	}
-	return s
+	return FactualSet(x, 36)
 }
 
-// weightedMeans returns, for each output of the layer, the mean of value over the
-// rows, by their weights, and the positions.
-func weightedMeans(t *testing.T, m *graph.Model, value string, outs int, s *Set) []float64 {
+// meansOf returns, for each output of the layer, the mean of value over the rows and the positions.
+func meansOf(t *testing.T, m *graph.Model, value string, outs int, s *Set) []float64 {
 	t.Helper()
 	c := m.Clone()
 	c.Graph.Outputs = []graph.Value{{Name: value}}
 	v := must.Get(orttest.Run(t, c, orttest.Need(t), graph.FromFloats("x", s.X, int64(s.Rows()), 36))[0].Floats())(t)
-	out, total := make([]float64, outs), 0.0
+	out := make([]float64, outs)
 	places := len(v) / s.Rows() / outs
-	for r, w := range s.Weights {
-		total += w
-		for k, y := range v[r*outs*places : (r+1)*outs*places] {
-			out[k/places] += w * float64(y) / float64(places)
-		}
-	}
-	for o := range out {
-		out[o] /= total
+	for k, y := range v {
+		out[k/places%outs] += float64(y) / float64(places*s.Rows())
 	}
 	return out
 }
@@ -95,7 +84,7 @@ func TestConvBias(t *testing.T) {
 		set := imageSet(50)
 		stats := must.Get(Collect(context.Background(), c, layers, set, nil))(t)
 		l := layers[0]
-		want := weightedMeans(t, m, l.Output, l.Out, set)
+		want := meansOf(t, m, l.Output, l.Out, set)
 		for _, o := range []WeightOptions{{Rounding: GPTQ}, {Rounding: GPTQ, PerTensor: true}} {
 			fits := must.Get(FitWeights(context.Background(), l, &stats[0], quant.Formats(), o))(t)
 			for _, fit := range fits {
@@ -112,7 +101,7 @@ func TestConvBias(t *testing.T) {
 						rounded.Graph.Inits[k] = graph.FromFloats(old.Name, fit.Bias, old.Dims...)
 					}
 				}
-				for i, got := range weightedMeans(t, rounded, l.Output, l.Out, set) {
+				for i, got := range meansOf(t, rounded, l.Output, l.Out, set) {
 					if math.Abs(got-want[i]) > 1e-4 {
 						t.Fatalf("%d groups, %+v, %d bits: output %d has the mean %v, want %v", groups, o, fit.Bits, i, got, want[i])
 					}
@@ -133,21 +122,19 @@ func TestConvGroups(t *testing.T) {
 	whole := must.Get(FitWeights(context.Background(), l, &stats[0], formats, WeightOptions{Rounding: GPTQ}))(t)
 	for g, part := range l.Groups() {
 		alone := newStats(part)
-		var total float64
 		patch := make([]float64, l.In)
-		for r, w := range set.Weights {
+		for r := range set.Rows() {
 			for p := range l.Positions {
 				l.Conv.Patch(patch, set.X[r*36:(r+1)*36], g, p)
-				total += w
 				for i, a := range patch {
-					alone.Mean[i] += w * a
+					alone.Mean[i] += a
 					for j, b := range patch {
-						alone.Gram[i*l.In+j] += w * a * b
+						alone.Gram[i*l.In+j] += a * b
 					}
 				}
 			}
 		}
-		alone.divide(total)
+		alone.divide(set.Rows() * l.Positions)
 		at := stats[0].group(g, 2)
 		for i, v := range alone.Gram {
 			must.Near(must.In(t, g, i), at.Gram[i], v, 1e-9)
@@ -192,28 +179,26 @@ func TestPlaces(t *testing.T) {
 func TestFitOutputs(t *testing.T) {
 	_, c, layers := images(t, 1)
 	set := imageSet(60)
-	for _, kind := range []Range{MinMax, MSE, Output} {
-		outs := must.Get(FitOutputs(context.Background(), c, layers, set, 8, kind))(t)
-		first, second := outs.Result(layers[0].Node, Variation{}), outs.Result(layers[1].Node, Variation{})
-		if first == nil || second == nil || outs.Result(layers[2].Node, Variation{}) != nil {
-			t.Fatalf("%s: quantizers %v %v", kind, first, second)
-		}
-		if top := first.Apply(100); first.Zero != 0 || top > 2 || kind == MinMax && top < 1.999 {
-			t.Errorf("%s: behind a Clip from 0 to 2 stands %+v, up to %v", kind, first, top)
-		}
-		if second.Zero == 0 {
-			t.Errorf("%s: %+v has no negative codes", kind, second)
-		}
-		other := quant.Act{Bits: 8, Scale: 9}
-		must.Same(must.In(t, kind), *first, outs.Act(layers[1], Variation{}, other))
-		must.Same(must.In(t, kind), other, outs.Act(layers[0], Variation{}, other))
-		// A jittered range may not leave the bounds, and both sides jitter alike.
-		for seed := range uint64(8) {
-			v := Variation{Seed: seed, Jitter: 0.3}
-			r := outs.Result(layers[0].Node, v)
-			if r.Apply(100) > 2 || outs.Act(layers[1], v, other) != *r {
-				t.Errorf("%s: jittered to %+v", kind, r)
-			}
+	outs := must.Get(FitOutputs(context.Background(), c, layers, set, 8))(t)
+	first, second := outs.Result(layers[0].Node, Variation{}), outs.Result(layers[1].Node, Variation{})
+	if first == nil || second == nil || outs.Result(layers[2].Node, Variation{}) != nil {
+		t.Fatalf("quantizers %v %v", first, second)
+	}
+	if top := first.Apply(100); first.Zero != 0 || top > 2 {
+		t.Errorf("behind a Clip from 0 to 2 stands %+v, up to %v", first, top)
+	}
+	if second.Zero == 0 {
+		t.Errorf("%+v has no negative codes", second)
+	}
+	other := quant.Act{Bits: 8, Scale: 9}
+	must.Same(t, *first, outs.Act(layers[1], Variation{}, other))
+	must.Same(t, other, outs.Act(layers[0], Variation{}, other))
+	// A jittered range may not leave the bounds, and both sides jitter alike.
+	for seed := range uint64(8) {
+		v := Variation{Seed: seed, Jitter: 0.3}
+		r := outs.Result(layers[0].Node, v)
+		if r.Apply(100) > 2 || outs.Act(layers[1], v, other) != *r {
+			t.Errorf("jittered to %+v", r)
 		}
 	}
 }

@@ -6,16 +6,6 @@ import (
 	"cfq/quant"
 )
 
-// Range is a way of fitting the range, and with it the scale, of a quantizer.
-type Range string
-
-// The ways of fitting ranges.
-const (
-	MinMax Range = "minmax" // nothing is clipped
-	MSE    Range = "mse"    // least squared error of the numbers themselves
-	Output Range = "output" // least squared error of what the layer makes of them
-)
-
 // Rounding is a way of rounding weights to codes.
 type Rounding string
 
@@ -64,25 +54,16 @@ func (s *spread) squaredError(a quant.Act) float64 {
 }
 
 // Activation fits the quantizer of a layer's input: the range [lo, hi] with lo <= 0 <= hi that a uint grid of the given
-// bits covers, fitted as kind says ("" is MSE). After a Relu (no negative values) lo is 0, so that the zero point is 0
-// and the Relu is absorbed by the integer kernel; then hi is what is fitted, as the clipping parameter alpha of PACT
-// is.
+// bits covers, of the least squared error. After a Relu (no negative values) lo is 0, so that the zero point is 0 and
+// the Relu is absorbed by the integer kernel; then hi is what is fitted, as the clipping parameter alpha of PACT is.
 //
 // Reference: docs/method.md.
-func Activation(s *Stats, bits int, kind Range) quant.Act {
+func Activation(s *Stats, bits int) quant.Act {
 	lo, hi := min(0, s.Min), max(0, s.Max)
-	all := quant.FitAct(bits, lo, hi)
 	if !(hi > lo) {
-		return all
+		return quant.FitAct(bits, lo, hi)
 	}
-	hist := s.Hist
-	switch kind {
-	case MinMax:
-		return all
-	case Output:
-		hist = s.OutputHist
-	}
-	return fitClips(bits, lo, hi, newSpread(hist, float64(s.Min), float64(s.Max)).squaredError)
+	return fitClips(bits, lo, hi, newSpread(s.Hist, float64(s.Min), float64(s.Max)).squaredError)
 }
 
 // Ends of a range are tried at clipRatio^i of the outermost value, i = 0 ... clipTries, fineClips to a step; where both

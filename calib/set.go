@@ -12,7 +12,6 @@ package calib
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -32,8 +31,6 @@ type Set struct {
 	Recourse int
 	Source   []int
 	Reached  []bool
-	// Weights say how much each row counts in statistics; nil: all the same.
-	Weights []float64
 }
 
 // Rows returns the number of rows of the set.
@@ -143,47 +140,15 @@ func Promised(ctx context.Context, m recourse.Model, x []float32, actions []reco
 	return s, s.add(ctx, m, lists.Join(s.Source, func(i int) []float32 { return actions[i].Point }))
 }
 
-// nearMargin is tau, the margin at which a row counts half of what one on the decision boundary does: half a logit,
-// odds of 1.65 to 1. Without it a row that happens to lie on the boundary would count for all others together.
-const nearMargin = 0.5
-
-// Weigh lets rows and recourse points near the decision count most: w = 1/(tau + |margin|), scaled to a mean of 1.
-// margins holds one margin per row; rows whose margin is not finite count nothing.
-func (s *Set) Weigh(margins []float32) {
-	s.Weights = make([]float64, s.Rows())
-	var sum float64
-	for i := range s.Weights {
-		w := 1 / (nearMargin + math.Abs(float64(margins[i])))
-		if w != w {
-			w = 0
-		}
-		s.Weights[i] = w
-		sum += w
-	}
-	if sum == 0 {
-		s.Weights = nil
-		return
-	}
-	for i := range s.Weights {
-		s.Weights[i] *= float64(len(s.Weights)) / sum
-	}
-}
-
 // Batch returns a calibration batch for statistics: at most limit rows of the set, factual rows and recourse points
-// alike with their weights, drawn with replacement by seed.
+// alike, drawn with replacement by seed.
 func (s *Set) Batch(limit int, seed uint64) *Set {
 	rng := rand.New(rand.NewPCG(seed, 0xca11b))
 	n := min(limit, s.Rows())
 	x := make([]float32, 0, n*s.Dim)
-	var weights []float64
 	for range n {
 		r := rng.IntN(s.Rows())
 		x = append(x, s.X[r*s.Dim:(r+1)*s.Dim]...)
-		if s.Weights != nil {
-			weights = append(weights, s.Weights[r])
-		}
 	}
-	b := FactualSet(x, s.Dim)
-	b.Weights = weights
-	return b
+	return FactualSet(x, s.Dim)
 }

@@ -10,17 +10,13 @@ import (
 	"cfq/quant"
 )
 
-// Stats describes the input h of one layer over a calibration set. All sums count
-// a row as often as its weight says; their size does not depend on the rows.
+// Stats describes the input h of one layer over a calibration set. Its size does not depend on the rows.
 type Stats struct {
 	Moments
-	// Min and Max of all elements of h, and how they are spread between: Hist holds their weight in histBins equal bins
+	// Min and Max of all elements of h, and how they are spread between: Hist holds their number in histBins equal bins
 	// of [Min, Max], but for those that are exactly 0, which lies on every grid.
 	Min, Max float32
 	Hist     []float64
-	// OutputHist is Hist with element h_i counting ||W_:,i||^2 times: what an error of it does to the layer's outputs. One
-	// histogram serves for all channels, since they share a quantizer.
-	OutputHist []float64
 }
 
 // Moments are Gram = E[h h^T], In x In, row-major, and Mean = E[h], or the sums that become
@@ -45,44 +41,17 @@ func groups(l quant.LayerInfo) int {
 }
 
 func emptyStats() Stats {
-	return Stats{
-		Min: float32(math.Inf(1)), Max: float32(math.Inf(-1)),
-		Hist: make([]float64, histBins), OutputHist: make([]float64, histBins),
-	}
+	return Stats{Min: float32(math.Inf(1)), Max: float32(math.Inf(-1)), Hist: make([]float64, histBins)}
 }
 
-// count adds values, rows x len(costs), to the histograms.
-func (s *Stats) count(v []float32, weights, costs []float64) {
+// count adds values to the histogram.
+func (s *Stats) count(v []float32) {
 	width := float64(s.Max) - float64(s.Min)
-	size := len(costs)
-	for r, w := range weights {
-		for j, x := range v[r*size : (r+1)*size] {
-			if x == 0 || width <= 0 {
-				continue
-			}
-			b := min(int((float64(x)-float64(s.Min))/width*histBins), histBins-1)
-			s.Hist[b] += w
-			s.OutputHist[b] += w * costs[j]
+	for _, x := range v {
+		if x != 0 && width > 0 {
+			s.Hist[min(int((float64(x)-float64(s.Min))/width*histBins), histBins-1)]++
 		}
 	}
-}
-
-// weigh adds the weighted sum of rows h to the mean, makes their products weighted ones, and returns the sum of the
-// weights.
-func (m Moments) weigh(h, weights []float64) float64 {
-	k := len(m.Mean)
-	var total float64
-	for r, w := range weights {
-		row := h[r*k : (r+1)*k]
-		total += w
-		if w == 1 {
-			floats.Add(m.Mean, row)
-			continue
-		}
-		floats.AddScaled(m.Mean, w, row)
-		floats.Scale(math.Sqrt(w), row)
-	}
-	return total
 }
 
 // add adds h^T h. The general product is used for a symmetric result because gonum computes it in blocks and on all
@@ -93,13 +62,10 @@ func (m Moments) add(h []float64) {
 	blas64.Gemm(blas.Trans, blas.NoTrans, 1, rows, rows, 1, blas64.General{Rows: k, Cols: k, Stride: k, Data: m.Gram})
 }
 
-// divide divides sums by the weight of their terms, and makes the second moments symmetric to the bit.
-func (m Moments) divide(weight float64) {
-	if !(weight > 0) {
-		weight = 1
-	}
-	floats.Scale(1/weight, m.Gram)
-	floats.Scale(1/weight, m.Mean)
+// divide divides sums by the number of their terms, and makes the second moments symmetric to the bit.
+func (m Moments) divide(terms int) {
+	floats.Scale(1/float64(max(1, terms)), m.Gram)
+	floats.Scale(1/float64(max(1, terms)), m.Mean)
 	n := len(m.Mean)
 	for i := range n {
 		for j := range i {

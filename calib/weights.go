@@ -17,8 +17,7 @@ import (
 
 // WeightOptions say how weights become codes.
 type WeightOptions struct {
-	PerTensor bool  // one scale for the layer, or each group of a convolution, instead of one per output channel
-	Range     Range // the way of fitting the scales (Output)
+	PerTensor bool // one scale for the layer, or each group of a convolution, instead of one per output channel
 	// Rounding is Nearest or GPTQ (Nearest). With GPTQ the bias takes up what the codes do to the mean of the outputs.
 	Rounding Rounding
 	Vary     Variation // how the fit departs from the best one
@@ -30,7 +29,7 @@ type WeightOptions struct {
 func (o WeightOptions) corrects() bool { return o.Rounding == GPTQ }
 
 // FitWeights fits the weights of a layer (in the coordinates of s.Gram) in each of the formats: the scales, and unless
-// weights are rounded to the nearest the codes and the bias. By default the scales minimise the reconstruction error of
+// weights are rounded to the nearest the codes and the bias. The scales minimise the reconstruction error of
 // the layer's outputs over clipping thresholds, E||(W - dq(q(W))) h||^2 = sum over rows r of e_r^T Gram e_r. The paper
 // leaves the choice of objective to the backend (eq. cfptq_calibration); the error of the weights themselves would clip
 // rare but wide columns.
@@ -266,8 +265,7 @@ const (
 
 func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 	rows := w.l.W[from*w.l.In : to*w.l.In]
-	lowest, highest := slices.Min(rows), slices.Max(rows)
-	largest := max(-lowest, highest)
+	largest := max(-slices.Min(rows), slices.Max(rows))
 	if largest < idleWeight {
 		return idleScale
 	}
@@ -278,28 +276,20 @@ func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 		}
 		return float32(share * float64(largest) / float64(f.QMax))
 	}
-	var loss func(scale float32, limit float64) float64
 	every := stride(w.l.In)
-	switch w.o.Range {
-	case MinMax:
-		return max(highest/float32(f.QMax), lowest/float32(f.QMin))
-	case MSE:
-		loss = func(scale float32, _ float64) float64 { return squaredError(rows, scale, f) }
-	default:
-		if w.penalty != nil {
-			every = smoothStride
-			loss = func(scale float32, limit float64) float64 { return w.penalized(rows, scale, f, limit) }
-			break
-		}
-		loss = func(scale float32, limit float64) float64 {
-			var sum float64
-			for r := from; r < to && sum <= limit; r++ {
-				sum += w.search(w.l.Row(r), scale, f, nil, nil, limit-sum)
-			}
-			return sum
-		}
+	if w.penalty != nil {
+		every = smoothStride
 	}
-	at := func(i, limit float64) float64 { return loss(clipped(i), limit) }
+	at := func(i, limit float64) (sum float64) {
+		scale := clipped(i)
+		if w.penalty != nil {
+			return w.penalized(rows, scale, f, limit)
+		}
+		for r := from; r < to && sum <= limit; r++ {
+			sum += w.search(w.l.Row(r), scale, f, nil, nil, limit-sum)
+		}
+		return sum
+	}
 	coarse := func(i int, limit float64) float64 { return at(float64(i), limit) }
 	best := float64(bestThreshold(workers, every, coarse))
 	if f.QMax >= fineCodes && every <= clipStride {
@@ -350,13 +340,4 @@ func bestThreshold(workers, stride int, loss func(i int, limit float64) float64)
 		stride = clipStride
 	}
 	return try(max(0, best-stride+1), min(clipSteps, best+stride-1), 1)
-}
-
-func squaredError(w []float32, scale float32, f quant.Format) float64 {
-	var sum float64
-	for _, v := range w {
-		e := float64(v) - float64(quant.Dequantize(f.Quantize(v, scale), scale))
-		sum += e * e
-	}
-	return sum
 }

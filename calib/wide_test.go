@@ -29,11 +29,11 @@ func TestWide(t *testing.T) {
 			h[r*in+j] = max(0, base[r*20+j%20]+0.5*rng.NormFloat64())
 		}
 	}
-	ones := make([]float64, points)
-	floats.AddConst(1, ones)
-	weight := m.weigh(h, ones)
+	for r := range points {
+		floats.Add(m.Mean, h[r*in:(r+1)*in])
+	}
 	m.add(h)
-	m.divide(weight)
+	m.divide(points)
 	l := quant.LayerInfo{Node: "wide", In: in, Out: out, W: make([]float32, in*out), B: make([]float32, out)}
 	for i := range l.W {
 		l.W[i] = float32(rng.NormFloat64())
@@ -41,11 +41,11 @@ func TestWide(t *testing.T) {
 	c := must.Get(newCovariance(m))(t)
 	for _, f := range quant.FormatsFor(false) {
 		fits := must.Get(FitWeights(t.Context(), l, &Stats{Moments: m}, []quant.Format{f}, WeightOptions{
-			Rounding: GPTQ, Range: Output, Engine: eng, Workers: 2,
+			Rounding: GPTQ, Engine: eng, Workers: 2,
 		}))(t)
 		var wide, same, full float64
 		codes := make([]int8, in)
-		one := &weightFit{l: l, o: WeightOptions{Rounding: GPTQ, Range: Output}, search: c.gptq, shares: clipShares()}
+		one := &weightFit{l: l, o: WeightOptions{Rounding: GPTQ}, search: c.gptq, shares: clipShares()}
 		for r := range out {
 			wide += errorOf(c, l.Row(r), fits[0].Scales[r], fits[0].Codes[r*in:(r+1)*in])
 			same += c.polished(l.Row(r), fits[0].Scales[r], f, codes, nil, unlimited)

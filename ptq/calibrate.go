@@ -170,20 +170,12 @@ func (c *calibration) fitLayers(ctx context.Context) error {
 	if err := c.fitInput(ctx); err != nil {
 		return err
 	}
-	if p.recipe.Calibrate.Points == onWeighted {
-		margins, err := p.full.Margins(ctx, c.fitSet.X)
-		if err != nil {
-			return err
-		}
-		c.fitSet.Weigh(margins)
-	}
 	stats, err := c.collect(ctx, c.fitSet)
 	if err != nil {
 		return inputError(fmt.Errorf("%s: %w", strings.Join(append(c.warnings, "statistics"), "; "), err))
 	}
 	onIntegers := subset(p.layers, lists.Where(len(p.layers), func(i int) bool { return !c.inFloat(i) }))
-	bits, ranges := p.recipe.Write.ActBits, p.recipe.Round.ActRange
-	if c.outputs, err = calib.FitOutputs(ctx, p.full, onIntegers, c.fitSet, bits, ranges); err != nil {
+	if c.outputs, err = calib.FitOutputs(ctx, p.full, onIntegers, c.fitSet, p.recipe.Write.ActBits); err != nil {
 		return inputError(err)
 	}
 	if c.layers, err = c.fitWeights(ctx, stats, nil, calib.Variation{}); err != nil {
@@ -278,7 +270,7 @@ func (c *calibration) fitWeights(ctx context.Context, stats []calib.Stats, width
 			n.run.tell("fit the weights", i, len(stats))
 		}
 		fits, err := calib.FitWeights(ctx, c.foldedLayers[i], &stats[i], subset(all, at), calib.WeightOptions{
-			PerTensor: round.Scales == scalesPerTensor, Range: round.WeightRange, Rounding: round.Rule, Vary: vary,
+			PerTensor: round.Scales == scalesPerTensor, Rounding: round.Rule, Vary: vary,
 			Workers: n.run.Workers, Engine: n.engine,
 		})
 		if err != nil {
@@ -289,7 +281,7 @@ func (c *calibration) fitWeights(ctx context.Context, stats []calib.Stats, width
 			fit.Reduced = c.reduced(i)
 			quant.HalfScales(fit.Scales)
 			if !c.inFloat(i) && !c.onGrid(i) {
-				act := c.outputs.Act(n.layers[i], vary, calib.Activation(&stats[i], n.recipe.Write.ActBits, round.ActRange))
+				act := c.outputs.Act(n.layers[i], vary, calib.Activation(&stats[i], n.recipe.Write.ActBits))
 				fit.Act, fit.Result = &act, c.outputs.Result(n.layers[i].Node, vary)
 			}
 			out[i][at[k]] = fit

@@ -59,7 +59,6 @@ const (
 
 	onFactual  = "factual"
 	onRecourse = "recourse"
-	onWeighted = "weighted"
 
 	teacherReach = "reach"
 	teacherPaper = "paper"
@@ -286,7 +285,7 @@ func (k *Key) unused(r *Recipe) string {
 	switch {
 	case strings.HasPrefix(k.Name, "calibrate.teacher") && !r.LooksAtRecourse():
 		return fmt.Sprintf("the method %s does not look at recourse; cf-ptq does", r.Method)
-	case is("round.act-range", "write.input", "write.act-bits") && r.Write.Compute != computeInteger:
+	case is("write.input", "write.act-bits") && r.Write.Compute != computeInteger:
 		return fmt.Sprintf("with write.compute=%s there may be no quantized activations; write.compute=%s quantizes them in "+
 			"every layer", r.Write.Compute, computeInteger)
 	case is("train.eta-sweep") && !r.teachesInTraining():
@@ -354,7 +353,7 @@ func plainest(name string) Recipe {
 		Allocate: AllocateSpec{
 			Budget: 4, Cost: costBits, Rule: allocatorUniform, Unit: bitWidthsPerLayer, Scores: onFactual,
 		},
-		Round: RoundSpec{Rule: calib.Nearest, Scales: scalesPerTensor, WeightRange: calib.Output, ActRange: calib.MSE},
+		Round: RoundSpec{Rule: calib.Nearest, Scales: scalesPerTensor},
 		Write: WriteSpec{Compute: computeAuto, Input: inputAuto, ActBits: 8},
 	}
 }

@@ -227,15 +227,13 @@ func TestChoices(t *testing.T) {
 			if c.Name != "allocate.cost" && c.Name != "write.compute" {
 				add("write.act-bits", "5")
 			}
-			if c.Name != "round.act-range" { // where there are activations between layers
-				add("allocate.keep-float", "/layers.2/Gemm")
-			}
+			add("allocate.keep-float", "/layers.2/Gemm")
 			people := people
 			if c.Name == "train.objective" && choice.Name != untrained {
 				add("train.steps", "32")
 				people = few(people, 15)
 			}
-			r, special := usual, choice.Name != usually || c.Name == "allocate.cost" || c.Name == "round.act-range" ||
+			r, special := usual, choice.Name != usually || c.Name == "allocate.cost" ||
 				c.Name == "write.compute"
 			if special || usual == nil {
 				o := mustRecipe(CFPTQ, settings...)

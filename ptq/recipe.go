@@ -56,10 +56,8 @@ type AllocateSpec struct {
 
 // RoundSpec says how weights and activations become codes.
 type RoundSpec struct {
-	Rule        calib.Rounding
-	Scales      string // what has a weight scale of its own
-	WeightRange calib.Range
-	ActRange    calib.Range
+	Rule   calib.Rounding
+	Scales string // what has a weight scale of its own
 	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted; without it,
 	// only very unequal ones are balanced.
 	CrossLayerEqualization bool

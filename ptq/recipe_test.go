@@ -48,7 +48,7 @@ func TestKeysHavePlaces(t *testing.T) {
 		}
 	}
 	for _, setting := range []string{
-		"calibrate.rows=7", "calibrate.points=weighted", "calibrate.teacher-noise=0.5", "allocate.budget=2.5",
+		"calibrate.rows=7", "calibrate.points=factual", "calibrate.teacher-noise=0.5", "allocate.budget=2.5",
 		"allocate.cost=bytes", "allocate.keep-float=/a,/b", "round.rule=nearest", "refine.rounds=0", "train.steps=64",
 		"train.eta=0", "train.seed=9", "train.eta-sweep=true", "target.margin=0.2",
 		"write.full-range=true",

@@ -206,7 +206,7 @@ func TestSmallestFails(t *testing.T) {
 	people = few(people, 90)
 	ctx := context.Background()
 	// Two-bit activations break far more than two fifths; the best is kept.
-	r, err := Smallest(ctx, loaded(t, m), tk, people, mustRecipe("ptq", "write.act-bits=2", "round.weight-range=minmax",
+	r, err := Smallest(ctx, loaded(t, m), tk, people, mustRecipe("ptq", "write.act-bits=2",
 		"write.compute=integer", "target.vd=0.4", "target.sample=10", "target.seed=0"), Run{})
 	must.Do(t, err)
 	if r.Reached || r.Result == nil || r.Asked != 10 || r.Candidates[r.Chosen].Holds {
