@@ -193,7 +193,7 @@ func TestMarginErrorEqualizes(t *testing.T) {
 	if len(ordinary.Equalized) > 0 || len(r.Equalized) == 0 || r.HeldOut.RMS > 1.2*ordinary.HeldOut.RMS {
 		t.Errorf("ordinary: %q, %v; uneven: %q, %v", ordinary.Equalized, ordinary.HeldOut.RMS, r.Equalized, r.HeldOut.RMS)
 	}
-	again := must.Get(FromPlan(t.Context(), loaded(t, g), readPlan(t, []byte(text)), people, Run{}))(t)
+	again := must.Get(FromPlan(t.Context(), loaded(t, g), readPlan(t, []byte(text)), Run{}))(t)
 	must.Same(t, true, bytes.Equal(r.Model, again.Model))
 }
 

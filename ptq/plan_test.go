@@ -73,7 +73,7 @@ func TestFromPlan(t *testing.T) {
 			if name == "low" && !long() {
 				return
 			}
-			again := must.Get(FromPlan(t.Context(), loaded(t, m), readPlan(t, []byte(text)), people, Run{Workers: 2}))(t)
+			again := must.Get(FromPlan(t.Context(), loaded(t, m), readPlan(t, []byte(text)), Run{Workers: 2}))(t)
 			must.Do(t, again.Verified.Err())
 			if again.Method != r.Method || again.Budget != r.Budget || again.Bits != r.Bits {
 				t.Errorf("%s at %v, %v bits; want %s at %v, %v bits", again.Method, again.Budget, again.Bits, r.Method,
@@ -82,7 +82,7 @@ func TestFromPlan(t *testing.T) {
 		})
 	}
 	_, text := planOf(t, m, mustRecipe("ptq", "allocate.budget=8", "write.full-range=true", "write.compute=integer"))
-	again := must.Get(FromPlan(t.Context(), loaded(t, m), readPlan(t, text), nil, Run{}))(t)
+	again := must.Get(FromPlan(t.Context(), loaded(t, m), readPlan(t, text), Run{}))(t)
 	if err := again.Verified.Err(); (err != nil) != ort.Saturates() {
 		t.Errorf("the full range of codes: %v", err)
 	}
@@ -97,7 +97,7 @@ func TestFromEditedPlan(t *testing.T) {
 		if node == "/layers.0/Gemm" { // nothing reads the grid
 			f.Input.Columns[0].Source = 99
 		}
-		r := must.Get(FromPlan(context.Background(), loaded(t, m), f, nil, Run{}))(must.In(t, node))
+		r := must.Get(FromPlan(context.Background(), loaded(t, m), f, Run{}))(must.In(t, node))
 		for _, l := range r.Layers {
 			if (l.Float != "") != (l.Node == node) {
 				t.Errorf("%s in float: %+v", node, l)
@@ -111,7 +111,7 @@ func TestFromEditedPlan(t *testing.T) {
 
 func TestFromPlanErrors(t *testing.T) {
 	t.Parallel()
-	m, _, people := loans(t, "train.csv")
+	m, _, _ := loans(t, "train.csv")
 	_, text := planOf(t, m, mustRecipe("ptq"))
 	other := m.Clone()
 	for i := range other.Graph.Inits {
@@ -125,19 +125,15 @@ func TestFromPlanErrors(t *testing.T) {
 	for i := range none.Layers {
 		none.Layers[i].Float = true
 	}
-	narrow := *people
-	narrow.Dim--
 	for _, c := range []struct {
 		m    *graph.Model
 		f    *quant.PlanFile
-		p    *task.People
 		want string
 	}{
-		{other, readPlan(t, text), nil, "the plan is for another model"},
-		{m, none, nil, "leaves every layer in float"},
-		{m, readPlan(t, text), &narrow, "to verify a model"},
+		{other, readPlan(t, text), "the plan is for another model"},
+		{m, none, "leaves every layer in float"},
 	} {
-		_, err := FromPlan(t.Context(), loaded(t, c.m), c.f, c.p, Run{})
+		_, err := FromPlan(t.Context(), loaded(t, c.m), c.f, Run{})
 		wantInputError(t, err, c.want)
 	}
 }
@@ -149,7 +145,7 @@ func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People,
 	r := quantized(t, m, tk, people, o)
 	var text, second bytes.Buffer
 	must.Do(t, WritePlan(&text, r))
-	again, err := FromPlan(context.Background(), loaded(t, m), readPlan(t, text.Bytes()), nil, Run{})
+	again, err := FromPlan(context.Background(), loaded(t, m), readPlan(t, text.Bytes()), Run{})
 	if err != nil {
 		t.Fatalf("%v\n%.2000s", err, text.Bytes())
 	}

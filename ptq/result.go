@@ -296,11 +296,9 @@ func WritePlan(w io.Writer, r *Result) error {
 }
 
 // FromPlan quantizes m as a plan file says: it replaces the stages between the opened model and the written file. The
-// written model is verified on people or, where that is nil, on points that are drawn from the plan's input grid. An
-// *InputError says that the plan is not for this model.
-func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *task.People, run Run) (_ *Result,
-	err error,
-) {
+// written model is verified on points that are drawn from the plan's input grid. An *InputError says that the plan is
+// not for this model.
+func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, run Run) (_ *Result, err error) {
 	run.tell("read the model", 0, 0)
 	spec := WriteSpec{KeepMetadata: f.Recipe["write.keep-metadata"] == "true"}
 	var all *bool
@@ -316,13 +314,6 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 	if err != nil {
 		return nil, inputError(err)
 	}
-	if people == nil {
-		people = drawProbes(f.Input, from.dataInput(), from.full.Dim())
-	}
-	if people.Dim != from.full.Dim() || people.N == 0 {
-		return nil, inputError(fmt.Errorf("%d rows of %d values to verify a model with %d inputs on", people.N,
-			people.Dim, from.full.Dim()))
-	}
 	r, err := from.write(plan, f.Recipe)
 	if err != nil {
 		return nil, inputError(err)
@@ -334,7 +325,7 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 	if made, err := ParseRecipe("recipe", text); err == nil { // it may have been edited
 		r.chosenBy(&made)
 	}
-	return r, r.verify(ctx, people.X, &run)
+	return r, r.verify(ctx, drawProbes(f.Input, from.dataInput(), from.full.Dim()), &run)
 }
 
 func (m *canonicalModel) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
@@ -360,21 +351,21 @@ func (m *canonicalModel) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
 
 func (m *canonicalModel) dataInput() string { return m.canonical.Graph.DataInputs()[0].Name }
 
-// drawProbes draws rows to verify a model on when there are no data: on the plan's input grid, each value at one end of
+// drawProbes draws rows to verify a model on: on the plan's input grid, each value at one end of
 // its column's range, at the other or between, and from a normal distribution where the grid is not the model's input.
-func drawProbes(in *quant.Input, data string, dim int) *task.People {
+func drawProbes(in *quant.Input, data string, dim int) []float32 {
 	rng := rand.New(rand.NewPCG(1, 0x91a7))
-	p := &task.People{Dim: dim, N: verifyRows, X: make([]float32, verifyRows*dim)}
+	x := make([]float32, verifyRows*dim)
 	lo, hi := make([]float32, dim), make([]float32, dim)
 	if in != nil && (in.Value == "" || in.Value == data) {
 		lo, hi = in.Ranges(dim)
 	}
-	for i := range p.X {
+	for i := range x {
 		if a, b := lo[i%dim], hi[i%dim]; a == b {
-			p.X[i] = float32(rng.NormFloat64())
+			x[i] = float32(rng.NormFloat64())
 		} else {
-			p.X[i] = a + (b-a)*float32(min(max(3*rng.Float64()-1, 0), 1))
+			x[i] = a + (b-a)*float32(min(max(3*rng.Float64()-1, 0), 1))
 		}
 	}
-	return p
+	return x
 }

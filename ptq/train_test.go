@@ -151,7 +151,7 @@ func TestTrained(t *testing.T) {
 	}
 	var text bytes.Buffer
 	must.Do(t, WritePlan(&text, r))
-	again := must.Get(FromPlan(t.Context(), f.m, readPlan(t, text.Bytes()), nil, Run{}))(t)
+	again := must.Get(FromPlan(t.Context(), f.m, readPlan(t, text.Bytes()), Run{}))(t)
 	if !bytes.Equal(r.Model, again.Model) || again.Training != nil {
 		t.Errorf("the plan writes %d bytes, want those %d of the run; training %v", len(again.Model), len(r.Model),
 			again.Training)

@@ -19,7 +19,6 @@ import (
 	"cfq/internal/cli"
 	"cfq/internal/lists"
 	"cfq/internal/message"
-	"cfq/onnxio"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
 	"cfq/ptq/record"
@@ -198,13 +197,8 @@ func (f *quantizeFlags) checkUse(e *env) (err error) {
 	)
 }
 
-// planRows is how many rows of data the model of a plan is verified on.
-const planRows = 512
-
 func (f *quantizeFlags) checkPlan(e *env) error {
-	use := []string{
-		"output", "plan", "save-plan", "overwrite", "data", "task", "rows", "ort-lib", "threads", "workers", "json", "quiet",
-	}
+	use := strings.Fields("output plan save-plan overwrite ort-lib threads workers json quiet")
 	said := ""
 	e.flags.Visit(func(flag *pflag.Flag) {
 		if !slices.Contains(use, flag.Name) {
@@ -213,13 +207,6 @@ func (f *quantizeFlags) checkPlan(e *env) error {
 	})
 	if said != "" {
 		return cli.Usagef(cli.HintConflict, "--%s: that is for the plan to say; quantize anew without --plan", said)
-	}
-	switch {
-	case f.data != "" && f.task == "":
-		return cli.Usagef(hintMissingTask, "--data: to verify on these rows takes a --task, too")
-	case f.data == "" && (f.task != "" || f.rows != ""):
-		return cli.Usagef(cli.HintConflict,
-			"--task and --rows are of use with --data: the rows that the model is verified on")
 	}
 	return nil
 }
@@ -239,16 +226,11 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 	if err != nil {
 		return mistaken(err)
 	}
-	in := &opened{files: make([]*onnxio.Model, 1)}
-	if f.data == "" {
-		in.files[0], err = loadModel(ctx, e, path, nil)
-	} else if in, err = f.open(ctx, e, []string{path}, task.ReadOptions{Most: planRows, Seed: 1}); err == nil {
-		err = in.encode(ctx, e, path)
-	}
+	m, err := loadModel(ctx, e, path, nil)
 	if err != nil {
 		return err
 	}
-	r, err := ptq.FromPlan(ctx, in.files[0], p, in.people, ptq.Run{Workers: e.workers, Progress: e.progress()})
+	r, err := ptq.FromPlan(ctx, m, p, ptq.Run{Workers: e.workers, Progress: e.progress()})
 	if mistake := quant.PlanError(""); errors.As(err, &mistake) {
 		return mistaken(err)
 	}
@@ -311,8 +293,7 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 	}{out, r})
 }
 
-// records says whether the rows that are calibrated on are recorded: those of a data file, and not
-// those of a plan, which calibrates on none.
+// records says whether the rows that are calibrated on are recorded: those of a data file.
 func (f *quantizeFlags) records() bool { return f.plan == "" && f.data != "" }
 
 func (f *quantizeFlags) calibrationRecord(model string, rows []int) (*record.Rows, error) {
