@@ -59,29 +59,13 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 		all = 0
 	}
 	d.known.unlike = eval.Tally{}
-	hand := func(b *eval.Batch) error {
-		b.Set, b.Calibrated, b.Total = d.allowed.of(b.People), d.known.equal(b.People), all
-		d.known.look(b.People)
-		return each(b)
-	}
 	d.decoded, err = newReconstructed(d.e, d.paths[0], d.files[0], d.models[0], d.task)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.decoded.close()) }()
-	if d.f.promises == "" {
-		d.total, err = streamPeople(ctx, d.f.data, d.task, o, judgedPeople, func(p *task.People) error {
-			p, err := d.decoded.keep(ctx, p)
-			if err != nil {
-				return err
-			}
-			return hand(&eval.Batch{People: p})
-		})
-		return runError(err)
-	}
-	d.promise = &issued{}
-	lost := 0 // promises to people who are left out
-	d.promise.File, err = d.f.streamed(ctx, d.task, o, func(f *promise.File) error {
+	read, lost := &issued{}, 0 // promises to people who are left out
+	read.File, err = d.f.streamed(ctx, d.task, o, func(f *promise.File) error {
 		kept, err := d.decoded.rows(ctx, f.People)
 		if err != nil {
 			return err
@@ -91,17 +75,24 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 			lost += some.Keep(kept)
 			f = &some
 		}
-		actions, err := d.promise.actions(ctx, d.models[0], d.allowed, f)
-		if err != nil {
-			return err
+		b := &eval.Batch{Total: all}
+		if d.f.promises != "" {
+			if b.Promises, err = read.actions(ctx, d.models[0], d.allowed, f); err != nil {
+				return err
+			}
 		}
-		return hand(&eval.Batch{People: f.People, Promises: actions})
+		b.People, b.Set, b.Calibrated = f.People, d.allowed.of(f.People), d.known.equal(f.People)
+		d.known.look(f.People)
+		return each(b)
 	})
 	if err != nil {
 		return runError(err)
 	}
-	d.total = d.promise.People
-	d.promise.Made, d.promise.Missing = d.promise.Made-lost, d.promise.Missing+lost
+	d.total = read.People
+	if d.f.promises != "" {
+		d.promise = read
+		read.Made, read.Missing = read.Made-lost, read.Missing+lost
+	}
 	return nil
 }
 

@@ -54,6 +54,12 @@ func (f *peopleFlags) checkPeople() error {
 func (f *peopleFlags) streamed(ctx context.Context, t *task.Task, read task.ReadOptions,
 	each func(*promise.File) error,
 ) (*promise.File, error) {
+	if f.promises == "" {
+		all, err := streamPeople(ctx, f.data, t, read, judgedPeople, func(p *task.People) error {
+			return each(&promise.File{People: p})
+		})
+		return &promise.File{People: all}, err
+	}
 	var failed error // of what was done with the promises, not of reading them
 	var people promise.Batches
 	if f.data != "" {

@@ -116,15 +116,18 @@ func (f *streamFlags) open(
 	return s, written(err)
 }
 
-// answer answers all rows: people calls row with the cells of each person behind those that are kept, in order, and
-// other returns the cells of rows with a status instead.
-func (s *rowStream) answer(ctx context.Context, people func(p *task.People, row func(cells []any) error) error,
-	other func(status string) []any,
-) error {
+// rowAnswers answer rows behind the cells that are kept: people those of each person, other those of rows with a status
+// instead.
+type rowAnswers struct {
+	people func(p *task.People) ([][]any, error)
+	other  func(status string) []any
+}
+
+func (s *rowStream) answer(ctx context.Context, with rowAnswers) error {
 	var failed error // of what was done with the rows, not of reading them
 	n, err := s.in.Each(ctx, func(b *rowio.Batch) error {
 		if failed = s.decoded.keepRows(ctx, b); failed == nil {
-			failed = s.batch(b, people, other)
+			failed = s.batch(b, with)
 		}
 		return failed
 	})
@@ -143,37 +146,28 @@ func (s *rowStream) answer(ctx context.Context, people func(p *task.People, row 
 	return written(s.out.Close())
 }
 
-func (s *rowStream) batch(b *rowio.Batch, people func(p *task.People, row func(cells []any) error) error,
-	other func(status string) []any,
-) error {
-	next := 0 // of the rows
-	others := func() error {
-		for ; next < len(b.Rows) && b.Rows[next].Person < 0; next++ {
-			row, status := &b.Rows[next], filtered
-			if row.Problem != nil {
-				status = unreadable
-				s.report(row.Problem)
-			}
-			if err := s.out.Write(slices.Concat(row.Kept, other(status))); err != nil {
-				return written(err)
-			}
-		}
-		return nil
-	}
+func (s *rowStream) batch(b *rowio.Batch, with rowAnswers) (err error) {
+	var answers [][]any
 	if b.People.N > 0 {
-		err := people(b.People, func(cells []any) error {
-			if err := others(); err != nil {
-				return err
-			}
-			next++
-			return written(s.out.Write(slices.Concat(b.Rows[next-1].Kept, cells)))
-		})
-		if err != nil {
+		if answers, err = with.people(b.People); err != nil {
 			return err
 		}
 	}
-	if err := others(); err != nil {
-		return err
+	for i := range b.Rows {
+		row := &b.Rows[i]
+		var cells []any
+		switch {
+		case row.Person >= 0:
+			cells = answers[row.Person]
+		case row.Problem != nil:
+			s.report(row.Problem)
+			cells = with.other(unreadable)
+		default:
+			cells = with.other(filtered)
+		}
+		if err := s.out.Write(slices.Concat(row.Kept, cells)); err != nil {
+			return written(err)
+		}
 	}
 	return written(s.out.Flush())
 }
@@ -213,29 +207,28 @@ func (j *recourseJob) answerStream(ctx context.Context) error {
 		return err
 	}
 	s.decoded = j.decoded
-	cells := make([]any, len(columns.Names()))
-	var fields []string
-	people := func(p *task.People, row func(cells []any) error) error {
+	people := func(p *task.People) ([][]any, error) {
 		answers, err := j.answers(ctx, p, j.set.of(p), func(int) {})
 		if err != nil {
-			return err
+			return nil, err
 		}
+		rows := make([][]any, len(answers))
+		var fields []string
 		for i := range answers {
 			if fields, err = columns.Fields(fields[:0], answers[i].Line); err != nil {
-				return err
+				return nil, err
 			}
-			for k, f := range fields {
-				if cells[k] = f; f == "" {
-					cells[k] = nil
+			for _, f := range fields {
+				var cell any // nothing, where the field is empty
+				if f != "" {
+					cell = f
 				}
-			}
-			if err := row(cells); err != nil {
-				return err
+				rows[i] = append(rows[i], cell)
 			}
 		}
-		return nil
+		return rows, nil
 	}
-	return runError(s.answer(ctx, people, func(status string) []any {
-		return append([]any{status}, make([]any, len(cells)-1)...)
-	}))
+	return runError(s.answer(ctx, rowAnswers{people, func(status string) []any {
+		return append([]any{status}, make([]any, len(columns.Names())-1)...)
+	}}))
 }

@@ -87,14 +87,12 @@ func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins [
 		return err
 	}
 	s.decoded = decoded
-	people := func(p *task.People, row func(cells []any) error) error {
+	people := func(p *task.People) (rows [][]any, err error) {
 		o := o
 		o.OnRecords = func(_ *eval.Batch, _ *eval.Settings, list []eval.Record) error {
 			for i := range list {
 				list[i].Row, list[i].Line = 0, 0 // which depend on what else is in the stream
-				if err := row(table.own(table.Row(&list[i]))); err != nil {
-					return err
-				}
+				rows = append(rows, slices.Clone(table.own(table.Row(&list[i]))))
 			}
 			return nil
 		}
@@ -103,13 +101,13 @@ func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins [
 		for _, x := range all {
 			err = errors.Join(err, x.Close())
 		}
-		return err
+		return rows, err
 	}
-	return runError(s.answer(ctx, people, func(status string) []any {
+	return runError(s.answer(ctx, rowAnswers{people, func(status string) []any {
 		why := records.Unreadable
 		if status == filtered {
 			why = records.Filtered
 		}
 		return table.own(table.Count(why, 1))
-	}))
+	}}))
 }
