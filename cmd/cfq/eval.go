@@ -110,9 +110,6 @@ func (f *evalFlags) measure(
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of the %d people are equal to a row that the quantized model was "+
 			"calibrated on: what it keeps for them says little about others", equal, r.Population.Read))
 	}
-	if r.SensitivityToCopies, err = r.Alternatives(d.f.groupBy()); err != nil {
-		return nil, err
-	}
 	known, path, err := recordedEvidence(d.f.task, d.opened, d.sources[0].SHA256)
 	if err != nil {
 		return nil, err
@@ -144,6 +141,9 @@ func (d *evaluation) measure(
 		if err := d.stress(ctx, o, r, stress); err != nil {
 			return nil, err
 		}
+	}
+	if r.SensitivityToCopies, err = r.Alternatives(d.f.groupBy()); err != nil {
+		return nil, err
 	}
 	if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[1], r); err != nil {
 		return nil, runError(err)

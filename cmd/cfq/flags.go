@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -100,8 +99,6 @@ func (r *flagRow) add(fs *pflag.FlagSet, variable any) {
 		fs.Uint64VarP(at, r.name, r.short, *at, r.help)
 	case *float64:
 		fs.Float64VarP(at, r.name, r.short, *at, r.help)
-	case *time.Duration:
-		fs.DurationVarP(at, r.name, r.short, *at, r.help)
 	case *[]string:
 		fs.StringSliceVarP(at, r.name, r.short, *at, r.help)
 	case repeated:
@@ -139,8 +136,6 @@ func numbersAt(variable any) []float64 {
 		return []float64{float64(*at)}
 	case *float64:
 		return []float64{*at}
-	case *time.Duration:
-		return []float64{at.Seconds()}
 	case *[]float64:
 		return *at
 	}

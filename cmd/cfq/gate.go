@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -31,19 +32,13 @@ type gateFlags struct {
 	file           string
 	checks         []string
 	limits         [4]string // of shorthands
-	oneSided       bool
-	noLabels       bool
-	unverified     bool // the encoding may be
+	own            gate.Gate // what flags say of it
 	scores         string
 	looks          looksFlags
-	margin         float64
-	maxUnreadable  float64
 	previous       string
 	record         string
 	onInconclusive string
-	notes          []string     // of the gate's report
-	noProof        bool         // of the quantized model
-	before         *eval.Result // of --previous
+	notes          []string // of the gate's report
 }
 
 func shorthands() [4]struct{ flag, check string } {
@@ -63,11 +58,11 @@ const (
 )
 
 func (f *gateFlags) variables() variables {
-	f.maxUnreadable = eval.MuchUnreadable
+	f.own.MaxUnreadable = new(eval.MuchUnreadable)
 	v := f.evaluationFlags.variables().with(f.looks.variables()).with(variables{
-		"check": repeated{&f.checks}, "one-sided": &f.oneSided, "no-labels": &f.noLabels, "gate": &f.file,
-		"max-unreadable": &f.maxUnreadable, "margin": &f.margin, "unverified-encoding": &f.unverified,
-		"scores": &f.scores, "previous": &f.previous,
+		"check": repeated{&f.checks}, "one-sided": &f.own.OneSided, "no-labels": &f.own.NoLabels, "gate": &f.file,
+		"max-unreadable": f.own.MaxUnreadable, "margin": &f.own.Margin, "unverified-encoding": &f.own.UnverifiedEncoding,
+		"scores": &f.scores, "previous": &f.previous, "looks": &f.own.Looks,
 		"on-inconclusive":    cli.Choice(&f.onInconclusive, []string{reportOnly, toFail, toPass}),
 		"calibration-record": &f.record, "records": repeated{&f.tables},
 	})
@@ -97,18 +92,16 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	var judged *gate.Report
-	work := func(d *evaluation) (doc *report.Document, err error) {
-		if doc, err = f.judge(ctx, d, g); err == nil {
-			judged = doc.Gate
-		}
-		return doc, err
+	var judged *report.Document
+	work := func(d *evaluation) (_ *report.Document, err error) {
+		judged, err = f.judge(ctx, d, g)
+		return judged, err
 	}
 	if err := evaluate(ctx, e, &f.evaluationFlags, args, report.Views(), work); err != nil {
 		f.looks.record(e, nil)
 		return err
 	}
-	f.looks.record(e, judged)
+	f.looks.record(e, judged.Gate)
 	return f.verdict(e, args, judged)
 }
 
@@ -167,7 +160,7 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 			"records in %s: their transfer certificates have the factor %v, and the gate file's is %v",
 			message.List(f.tables, 3), t.settings.Factor, f.transfer)
 	}
-	before, err := f.earlier(d)
+	previous, before, err := f.earlier(d)
 	if err != nil {
 		return nil, err
 	}
@@ -181,21 +174,17 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 	if err != nil {
 		return nil, err
 	}
-	f.noProof = r.Settings.NoProof != ""
 	if err := d.checkPromiseSource(); err != nil {
 		return nil, err
 	}
 	if _, err := rows.count(r); err != nil {
 		return nil, err
 	}
-	if r.SensitivityToCopies, err = r.Alternatives(f.groupBy()); err != nil {
-		return nil, err
-	}
 	doc, err := d.document(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	doc.Previous = before
+	doc.Previous = previous
 	encoded := d.encoding(known, r)
 	if doc.EncodingRecord, err = source(recorded); err != nil {
 		return nil, err
@@ -203,7 +192,7 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 	if doc.GateFile, err = source(f.file); err == nil {
 		doc.CalibrationRecord, err = source(rows.found)
 	}
-	if doc.Gate = gate.Judge(g, r, f.before); broken != nil {
+	if doc.Gate = gate.Judge(g, r, before); broken != nil {
 		doc.Gate = gate.Refuse(g, r, broken)
 	}
 	doc.Gate.Notes = slices.Concat([]string{encoded}, doc.Gate.Notes, f.notes, f.looks.notes, rows.notes)
@@ -272,13 +261,11 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 			return nil, cli.Wrap(err, "docs/pipeline.md lists the keys")
 		}
 	}
-	settle(f, fs, "confidence", g.Confidence != 0, &g.Confidence, f.confidence)
-	settle(f, fs, "margin", g.Margin != 0, &g.Margin, f.margin)
-	unreadable := cmp.Or(g.MaxUnreadable, new(float64))
-	settle(f, fs, "transfer", g.Factor != 0, &g.Factor, f.transfer)
+	settle(f, fs, "confidence", &g.Confidence, f.confidence)
+	settle(f, fs, "margin", &g.Margin, f.own.Margin)
+	settle(f, fs, "transfer", &g.Factor, f.transfer)
+	settle(f, fs, "max-unreadable", &g.MaxUnreadable, f.own.MaxUnreadable)
 	f.transfer = g.Factor
-	settle(f, fs, "max-unreadable", g.MaxUnreadable != nil, unreadable, f.maxUnreadable)
-	g.MaxUnreadable = unreadable
 	var texts []string
 	for i, s := range shorthands() {
 		if cli.Given(fs, s.flag) {
@@ -299,15 +286,15 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	if len(g.Checks) == 0 {
 		return nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")
 	}
-	settle(f, fs, "looks", g.Looks != 0, &g.Looks, f.looks.planned)
+	settle(f, fs, "looks", &g.Looks, f.own.Looks)
 	switch {
 	case f.looks.path != noLooks && g.Looks == 0:
 		g.Looks = gate.OpenLooks
 	case f.looks.path == noLooks:
 		f.notes = append(f.notes, "--looks-file none: whether this model was judged before was not checked")
 	}
-	g.OneSided, g.UnverifiedEncoding = g.OneSided || f.oneSided, g.UnverifiedEncoding || f.unverified
-	g.NoLabels = g.NoLabels || f.noLabels
+	g.OneSided, g.NoLabels = g.OneSided || f.own.OneSided, g.NoLabels || f.own.NoLabels
+	g.UnverifiedEncoding = g.UnverifiedEncoding || f.own.UnverifiedEncoding
 	g.Reverse(f.promises != "")
 	if err := g.Check(); err != nil {
 		return nil, cli.WithCode(err, cli.Unusable)
@@ -335,33 +322,34 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 
 // settle gives a key of the gate file its value: the command line's, else the file's if it is set there, else that of
 // the environment or the default.
-func settle[T any](f *gateFlags, fs *pflag.FlagSet, name string, set bool, key *T, value T) {
-	if fs.Changed(name) || !set {
+func settle[T comparable](f *gateFlags, fs *pflag.FlagSet, name string, key *T, value T) {
+	if fs.Changed(name) || *key == *new(T) {
 		*key = value
 	} else if ignored := cli.Outranked(fs, name); ignored != "" {
-		f.notes = append(f.notes, fmt.Sprintf("%s is not used: %s sets %s: %v", ignored, f.file, name, *key))
+		f.notes = append(f.notes, fmt.Sprintf("%s is not used: %s sets %s: %v", ignored, f.file, name,
+			reflect.Indirect(reflect.ValueOf(*key))))
 	}
 }
 
 // earlier reads the report of --previous, which must be about the same original and the same changes that people can
 // make: an increase over another model's number says nothing.
-func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
+func (f *gateFlags) earlier(d *evaluation) (file report.File, r *eval.Result, err error) {
 	if f.previous == "" {
-		return file, nil
+		return file, nil, nil
 	}
 	if err := cli.Input("report", f.previous); err != nil {
-		return file, err
+		return file, nil, err
 	}
 	if file, err = source(f.previous); err != nil {
-		return file, err
+		return file, nil, err
 	}
 	data, err := os.ReadFile(f.previous)
 	if err != nil {
-		return file, cli.WithCode(err, cli.Unusable)
+		return file, nil, cli.WithCode(err, cli.Unusable)
 	}
 	doc, err := report.ReadJSON(bytes.NewReader(data))
 	if err != nil {
-		return file, cli.Wrap(fmt.Errorf("report %s: %w", f.previous, err), "cfq eval --report json:FILE writes one")
+		return file, nil, cli.Wrap(fmt.Errorf("report %s: %w", f.previous, err), "cfq eval --report json:FILE writes one")
 	}
 	for _, x := range []struct {
 		what         string
@@ -372,15 +360,14 @@ func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
 		{"overrides file", d.inputs.Overrides, doc.Overrides},
 	} {
 		if x.now.SHA256 != x.earlier.SHA256 {
-			return file, cli.Wrap(fmt.Errorf("report %s: its %s is %s, and this gate's is %s", f.previous, x.what,
+			return file, nil, cli.Wrap(fmt.Errorf("report %s: its %s is %s, and this gate's is %s", f.previous, x.what,
 				identified(x.earlier), identified(x.now)), "--previous takes a report on the same original, task and overrides")
 		}
 	}
 	if d.inputs.Data.SHA256 != doc.Data.SHA256 {
 		f.notes = append(f.notes, fmt.Sprintf("%s is about other people: %s", file.Name, identified(doc.Data)))
 	}
-	f.before = doc.Result
-	return file, nil
+	return file, doc.Result, nil
 }
 
 func identified(f report.File) string {
@@ -390,10 +377,11 @@ func identified(f report.File) string {
 	return fmt.Sprintf("%s (%.12s)", f.Name, f.SHA256)
 }
 
-func (f *gateFlags) verdict(e *env, models []string, r *gate.Report) error {
+func (f *gateFlags) verdict(e *env, models []string, doc *report.Document) error {
+	r := doc.Gate
 	hint := fmt.Sprintf(hintInconclusive, models[0], models[1], f.task, cmp.Or(f.limits[0], "0.02"))
 	var which []string
-	unproved := f.noProof
+	unproved := doc.Result.Settings.NoProof != ""
 	for i := range r.Findings {
 		if x := &r.Findings[i]; !x.OK() && x.Verdict == r.Verdict {
 			m, _ := metrics.By(x.Metric)

@@ -92,36 +92,35 @@ func (f *peopleFlags) openFiles(ctx context.Context, e *env, models []string, pe
 	return in, nil
 }
 
-// encode makes the rows of people inputs of the only model, read from path.
-func (in *opened) encode(ctx context.Context, e *env, path string) (err error) {
-	c, err := openClassifier(ctx, e, path, in.files[0], in.task)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	in.people.X, err = c.Inputs(ctx, in.people.X)
-	in.people.Dim = in.files[0].Dim()
-	return runError(err)
-}
-
 type evaluationFlags struct {
 	peopleFlags
+	searchFlags
+	groupFlags
+	reportFlags
 
-	sample        int
-	seed          uint64
-	restarts      int
-	by            []string
-	minGroup      int
 	perturbation  float64
 	transfer      float64 // 0 for no proofs
 	margins       []float64
-	confidence    float64 // two-sided, of all intervals
-	reports       []string
-	overwrite     bool
-	records       string   // a file or a folder to write them to
+	confidence    float64  // two-sided, of all intervals
 	tables        []string // of records, in place of people
 	piped         bool     // people come from stdin
 	otherOriginal bool
+}
+
+type searchFlags struct {
+	sample, restarts int
+	seed             uint64
+}
+
+type groupFlags struct {
+	by       []string
+	minGroup int
+}
+
+type reportFlags struct {
+	reports   []string
+	records   string // a file or a folder to write them to
+	overwrite bool
 }
 
 const noBy = "none"
@@ -165,7 +164,7 @@ type evaluation struct {
 	closers  []io.Closer
 }
 
-func (f *evaluationFlags) outputs() (paths []string) {
+func (f *reportFlags) outputs() (paths []string) {
 	for _, spec := range f.reports {
 		if _, path, _ := strings.Cut(spec, ":"); path != "" {
 			paths = append(paths, path)
@@ -232,16 +231,16 @@ func (d *evaluation) options() eval.Options {
 	}
 }
 
-func (f *evaluationFlags) without() bool { return len(f.by) == 1 && f.by[0] == noBy }
+func (f *groupFlags) without() bool { return len(f.by) == 1 && f.by[0] == noBy }
 
-func (f *evaluationFlags) groupBy() *eval.GroupBy {
+func (f *groupFlags) groupBy() *eval.GroupBy {
 	if f.without() {
 		return nil
 	}
 	return &eval.GroupBy{Specs: f.by, Min: f.minGroup}
 }
 
-func (f *evaluationFlags) badGroups(err error) error {
+func (f *groupFlags) badGroups(err error) error {
 	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), err),
 		"a feature with subgroup: true, or a column under data: subgroups, tells people apart")
 }

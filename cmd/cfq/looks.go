@@ -20,9 +20,8 @@ const looksSuffix = ".looks"
 const noLooks = "none"
 
 type looksFlags struct {
-	planned int
-	path    string // of the record; noLooks, or "" for the one next to the model
-	again   bool
+	path  string // of the record; noLooks, or "" for the one next to the model
+	again bool
 
 	known       *gate.Looks // nil when nothing is recorded
 	fingerprint string
@@ -31,7 +30,7 @@ type looksFlags struct {
 }
 
 func (f *looksFlags) variables() variables {
-	return variables{"looks": &f.planned, "looks-file": &f.path, "again": &f.again}
+	return variables{"looks-file": &f.path, "again": &f.again}
 }
 
 func (f *looksFlags) file(model string) []string {
