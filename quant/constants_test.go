@@ -60,6 +60,13 @@ func expressions() map[string]func(b *builder, w []float32) string {
 			low := b.Op("MatMul", []string{c(b, ones, 6, 1), c(b, ones[:4], 1, 4)})
 			return b.Op("Add", []string{c(b, scaled(w, 1, -2), 6, 4), b.Op("Mul", []string{low, two(b)})})
 		},
+		"Transpose": func(b *builder, w []float32) string {
+			turned := make([]float32, len(w))
+			for i, v := range w {
+				turned[i%4*6+i/4] = v
+			}
+			return b.Op("Transpose", []string{b.Op("Identity", []string{c(b, turned, 4, 6)})})
+		},
 		"float16": func(b *builder, w []float32) string {
 			half := b.Const(graph.FromNumbers("h", graph.Float16, w, 1, 6, 4))
 			return b.Op("Cast", []string{b.Op("Squeeze", []string{half, ints(b, 0)})}, graph.IntAttr("to", int64(graph.Float)))

@@ -62,7 +62,7 @@ func TestFixedLayers(t *testing.T) {
 		{"double", "double", 6, 5},
 		{"rowbias", "shape [3 1]", 6, 5},
 		{"computed", "is computed", 6, 5},
-		{"half", "", 6, 3},
+		{"half", "float16", 6, 3},
 		{"left", "left factor", 4, 7},
 		{"Gemm", "", 6, 1},
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -14,7 +13,7 @@ const maxFolded = 1 << 26
 
 // Folding computes what constants alone make, such as weights plus the product of two matrices: exporters leave such
 // expressions in front of layers. Values keep their names. What ONNX Runtime cannot compute stays, as do codes of
-// quantized weights, single moves of numbers, which Canonical takes in, and what would take much more room.
+// quantized weights and what would take much more room.
 func Folding(ctx context.Context, o ort.Options) graph.Pass {
 	o.Level = ort.Disabled
 	return graph.Pass{
@@ -40,19 +39,22 @@ func Folding(ctx context.Context, o ort.Options) graph.Pass {
 }
 
 func foldable(g *graph.Graph) (names []string) {
-	stored, computed := g.Stored(), map[string]bool{}
-	moves := []string{"Constant", "Identity", "Transpose", "Cast"}
+	stored, computed := g.Stored(), map[string]*graph.Node{}
 	for _, n := range g.Nodes {
-		made := slices.ContainsFunc(n.Outputs, func(v string) bool { return stored[v] != nil })
+		if slices.ContainsFunc(n.Outputs, func(v string) bool { return stored[v] != nil }) {
+			for _, v := range n.Outputs {
+				computed[v] = n
+			}
+			continue
+		}
 		for _, in := range n.Inputs {
-			if made && computed[in] {
-				lists.Mark(computed, n.Outputs...)
-			} else if computed[in] && stored[in].DType.IsFloat() && !g.IsOutput(in) && !slices.Contains(names, in) {
+			from := computed[in]
+			if from == nil || from.Is("Constant") || from.Is("Cast") && !multiplies(n) && !n.Is("Add") {
+				continue // what a Cast alone reads is stored in fewer bytes
+			}
+			if stored[in].DType.IsFloat() && !g.IsOutput(in) && !slices.Contains(names, in) {
 				names = append(names, in)
 			}
-		}
-		if made && !slices.Contains(moves, n.Op) {
-			lists.Mark(computed, n.Outputs...)
 		}
 	}
 	return names
@@ -82,4 +84,8 @@ func writeOut(r *graph.Rewriter, values []*graph.Tensor) {
 		return gone
 	})
 	r.Sweep()
+}
+
+func multiplies(n *graph.Node) bool {
+	return slices.Contains([]string{"MatMul", "Gemm", "Conv", "Einsum"}, n.Op)
 }

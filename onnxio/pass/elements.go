@@ -25,9 +25,12 @@ func (e *ElementTypes) Converted() bool { return e.dtypes != nil }
 // weights are. Tensors that a Cast alone reads stay as they are.
 func (e *ElementTypes) Pass() graph.Pass {
 	return graph.Pass{
-		Needed: func(m *graph.Model) bool { return conversionOf(m).needed() },
-		Run:    func(r *graph.Rewriter) error { return conversionOf(r.Model).run(e) },
-		Undo:   e.undo,
+		Needed: func(m *graph.Model) bool {
+			c := conversionOf(m.Clone())
+			return c.run(&ElementTypes{}) != nil || len(c.found) > 0
+		},
+		Run:  func(r *graph.Rewriter) error { return conversionOf(r.Model).run(e) },
+		Undo: e.undo,
 	}
 }
 
@@ -112,20 +115,6 @@ func hasDoubleWeights(g *graph.Graph) bool {
 				return t != nil && t.DType == graph.Double && len(t.Dims) > 1 && !cast(in)
 			})
 	})
-}
-
-func (c *conversion) needed() bool {
-	g := c.m.Graph
-	typed := func(v graph.Value) bool { return c.from[v.DType] }
-	if slices.ContainsFunc(g.Inputs, typed) || slices.ContainsFunc(g.Outputs, typed) {
-		return true
-	}
-	read := c.computed()
-	return slices.ContainsFunc(g.Inits, func(t *graph.Tensor) bool { return c.from[t.DType] && read[t.Name] }) ||
-		slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
-			t := n.Constant()
-			return t != nil && c.from[t.DType] && read[n.Outputs[0]] || c.typeOf(n) != nil
-		})
 }
 
 func (c *conversion) computed() map[string]bool {
