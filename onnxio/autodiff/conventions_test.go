@@ -187,3 +187,31 @@ func TestWindowErrors(t *testing.T) {
 		})
 	}
 }
+
+// Where nothing strides, the gradient of a Conv whose kernel is stored is a Conv, of the same numbers.
+func TestStoredKernel(t *testing.T) {
+	for _, c := range []struct {
+		x, w  string
+		convs int
+		attrs []graph.Attr
+	}{
+		{"N 3 7 6", "5 3 3 3", 3, attrs(list("pads", 1, 1, 1, 1))},
+		{"N 4 7 6", "4 1 3 3", 3, attrs(number("group", 4), list("dilations", 2, 1))},
+		{"N 4 7 6", "6 2 2 3", 3, attrs(number("group", 2), list("pads", 0, 1, 1, 2))},
+		{"N 6 7", "3 6 1", 3, nil},
+		{"N 3 7 6", "3 3 3 3", 2, attrs(list("pads", 1, 1, 1, 1), list("strides", 2, 2))},
+	} {
+		b := newBench(t, orttest.Need(t), graph.Float, 18, 2)
+		b.input("x", in(c.x))
+		b.input("w", in(c.w))
+		nb := graph.NewBuilder(b.g, "")
+		stored := nb.Const(graph.FromNumbers("stored", b.dtype, b.in["w"], b.dims(shapeOf(c.w))...))
+		y, z := nb.Op("Conv", []string{"x", "w"}, c.attrs...), nb.Op("Conv", []string{"x", stored}, c.attrs...)
+		must.Do(t, autodiff.Infer(b.g, b.types))
+		want := b.grads(y, []string{"x"}, autodiff.Options{})[0]
+		got := b.grads(z, []string{"x"}, autodiff.Options{})[0]
+		must.Same(t, c.convs, strings.Count(dump(b.g), " = Conv("))
+		out := b.open(want, got).run()
+		near(t, c.x+", "+c.w, out[got], out[want], 1e-5)
+	}
+}

@@ -2,6 +2,7 @@ package autodiff
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"cfq/internal/lists"
@@ -40,15 +41,36 @@ func channelSums(c *Call, _ int) string {
 	return c.reduce("ReduceSum", c.Grad(), 0, axes...)
 }
 
-// spreadKernel adds the kernel, times each element of small, up in the window that
-// the element was made of. The image has the size that it had, also where no window
-// read it: output_padding, which ConvTranspose takes to be less than a stride.
+// spreadKernel adds the kernel, times each element of small, up in the window that the element was made of. The image
+// has the size that it had, also where no window read it: output_padding, which ConvTranspose takes to be less than a
+// stride. Where nothing strides it is a Conv with the kernel turned round, which takes a fraction of the time: one that is
+// stored is turned once, at load.
 func (c *Call) spreadKernel(small, kernel string, ws []window) string {
+	strides := func(w window) bool { return w.stride > 1 || w.begin >= w.reach() || w.end >= w.reach() }
+	if c.b.inits[kernel] != nil && !slices.ContainsFunc(ws, strides) {
+		turned := lists.Map(ws, func(w window) window {
+			w.begin, w.end = w.reach()-1-w.begin, w.reach()-1-w.end
+			return w
+		})
+		return c.Op("Conv", []string{small, c.turned(kernel)}, c.moving(turned, stride, dilation)...)
+	}
 	attrs := c.moving(ws, stride, dilation)
 	if rest := lists.Map(ws, func(w window) int64 { return max(0, -w.end) }); slices.Max(rest) > 0 {
 		attrs = append(attrs, graph.IntsAttr("output_padding", rest...))
 	}
 	return c.Op("ConvTranspose", []string{small, kernel}, attrs...)
+}
+
+// turned is the kernel with the channels of each group exchanged, and each image turned by half.
+func (c *Call) turned(kernel string) string {
+	w, group := sizes(c.Type(kernel).Shape), c.Node.Int("group", 1)
+	parted := append([]int64{group, w[0] / group, w[1]}, w[2:]...)
+	k := c.swapped(c.op("Reshape", kernel, c.b.vector(parted...)), 1, 2)
+	k = c.op("Reshape", k, c.b.vector(append([]int64{group * w[1], w[0] / group}, w[2:]...)...))
+	n := len(w) - 2
+	last, past := slices.Repeat([]int64{-1}, n), slices.Repeat([]int64{math.MinInt32}, n)
+	return c.op("Slice", k, c.b.vector(last...), c.b.vector(past...), c.b.vector(axesFrom(2, c.Type(k))...),
+		c.b.vector(last...))
 }
 
 func (c *Call) trimmed(image string, ws []window) string {

@@ -273,9 +273,6 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 			return nil, err
 		}
 		m = d.Graph
-		if err := foldTransposed(m.Graph); err != nil {
-			return nil, err
-		}
 		for i, name := range names {
 			m.Graph.Nodes = append(m.Graph.Nodes,
 				&graph.Node{Op: "Identity", Inputs: []string{name}, Outputs: []string{gradOf(i)}})
