@@ -43,8 +43,8 @@ func channelSums(c *Call, _ int) string {
 
 // spreadKernel adds the kernel, times each element of small, up in the window that the element was made of. The image
 // has the size that it had, also where no window read it: output_padding, which ConvTranspose takes to be less than a
-// stride. Where nothing strides it is a Conv with the kernel turned round, which takes a fraction of the time: one that is
-// stored is turned once, at load.
+// stride. Where nothing strides it is a Conv with the kernel turned round, which takes a fraction of the time: a stored
+// one is turned once, at load.
 func (c *Call) spreadKernel(small, kernel string, ws []window) string {
 	strides := func(w window) bool { return w.stride > 1 || w.begin >= w.reach() || w.end >= w.reach() }
 	if c.b.inits[kernel] != nil && !slices.ContainsFunc(ws, strides) {

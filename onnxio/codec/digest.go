@@ -67,33 +67,17 @@ func ExternalFiles(path string) []string {
 // locations returns the files that the tensors of an encoded model name, ascending and each once.
 func locations(data []byte) []string {
 	named := map[string]bool{}
-	dataParts().locations(data, 0, named)
+	modelParts().locations(data, 0, named)
 	return slices.Sorted(maps.Keys(named))
 }
 
-const (
-	tensorExternal = 13  // TensorProto.external_data
-	maxDepth       = 100 // of graphs within graphs; package protobuf and ONNX Runtime stop far earlier
-)
-
-// dataParts is where an encoded model holds tensors: as initializers, dense and sparse, and as attributes of nodes, in
-// subgraphs and functions, too.
-func dataParts() messageParts {
-	tensor := messageParts{tensorExternal: {}}
-	sparse := messageParts{1: tensor, 2: tensor}
-	attr := messageParts{5: tensor, 10: tensor, 22: sparse, 23: sparse}
-	node := messageParts{5: attr}
-	graph := messageParts{1: node, 5: tensor, graphSparseTensor: sparse}
-	attr[attributeGraph], attr[attributeGraph+5] = graph, graph
-	return messageParts{7: graph, 25: {7: node, functionDefaults: attr}}
-}
-
 func (p messageParts) locations(data []byte, depth int, named map[string]bool) {
+	tensor := len(p) == 1 && p[tensorExternal] != nil
 	for f := range fields(data) {
 		inner, ok := p[f.number]
 		switch {
 		case !ok || f.body == nil || depth > maxDepth:
-		case f.number == tensorExternal:
+		case tensor:
 			var t onnxpb.TensorProto
 			if proto.Unmarshal(data, &t) == nil && t.GetDataLocation() == externalLocation {
 				for _, x := range t.ExternalData {

@@ -19,6 +19,7 @@ const (
 	functionDefaults  = 11 // FunctionProto.attribute_proto
 	functionOverload  = 13 // FunctionProto.overload
 	graphSparseTensor = 15 // GraphProto.sparse_initializer
+	tensorExternal    = 13 // TensorProto.external_data
 )
 
 // wireField is a field of a message that is not decoded.
@@ -63,9 +64,6 @@ func Subgraph(a *graph.Attr) (*graph.Graph, error) {
 	var body []byte
 	for b := range bodies(a.Extra, attributeGraph) {
 		body = append(body, b...)
-	}
-	if modelParts()[7].count(body) > maxMessages {
-		return nil, fmt.Errorf("attribute %q: more than %d nodes, attributes and tensors", a.Name, maxMessages)
 	}
 	var p onnxpb.GraphProto
 	if err := proto.Unmarshal(body, &p); err != nil {

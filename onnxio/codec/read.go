@@ -71,16 +71,13 @@ func Read(data []byte, dir string) (*graph.Model, error) {
 	if len(data) > maxSize {
 		return nil, fmt.Errorf("%d bytes are more than the 2 GB that an ONNX file can have", len(data))
 	}
-	if modelParts().count(data) > maxMessages {
+	if modelParts().count(data, 0) > maxMessages {
 		return nil, fmt.Errorf("the file has more than %d nodes, attributes and tensors: it is damaged or not meant well",
 			maxMessages)
 	}
 	var p onnxpb.ModelProto
-	if err := proto.Unmarshal(data, &p); err != nil {
-		return nil, diagnose(data)
-	}
-	switch {
-	case p.Graph == nil:
+	switch err := proto.Unmarshal(data, &p); {
+	case err != nil || p.Graph == nil:
 		return nil, diagnose(data)
 	case p.GetIrVersion() <= 0:
 		return nil, errors.New("the model states no IR version: it is truncated or not an ONNX model")
@@ -129,61 +126,40 @@ func diagnose(data []byte) error {
 	case len(data) >= 8 && string(data[4:8]) == "ORTM":
 		return errors.New("the file is in ONNX Runtime's own format (.ort), not an ONNX model")
 	}
-	return malformed(data)
-}
-
-func malformed(data []byte) error {
-	for rest := data; len(rest) > 0; {
-		at := len(data) - len(rest)
-		num, typ, n := protowire.ConsumeTag(rest)
-		if n < 0 {
-			return fmt.Errorf("the file is not an ONNX model, or is damaged: no protobuf field at byte %d", at)
-		}
-		rest = rest[n:]
-		if typ == protowire.BytesType {
-			if size, k := protowire.ConsumeVarint(rest); k > 0 && size > uint64(len(rest)-k) {
-				return fmt.Errorf("the file is truncated, or not an ONNX model: field %d at byte %d has %d bytes, of which %d "+
-					"are there", num, at, size, len(rest)-k)
-			}
-		}
-		n = protowire.ConsumeFieldValue(num, typ, rest)
-		if n < 0 {
-			return fmt.Errorf("the file is truncated, or not an ONNX model: field %d at byte %d is not complete", num, at)
-		}
-		rest = rest[n:]
-		if num == 7 && len(rest) == 0 {
-			return fmt.Errorf("the file is damaged: the graph at byte %d cannot be decoded", at)
-		}
-	}
-	return errors.New("the file holds no graph: it is not an ONNX model, or is damaged")
+	return errors.New("the file holds no graph that can be read: it is truncated or damaged, or not an ONNX model")
 }
 
 // maxMessages bounds the messages (nodes, attributes, tensors, values ...) of a file. An empty one takes two bytes in
 // the file and hundreds in memory; without a bound, a hostile file could fill the memory. Real models have thousands.
 const maxMessages = 1 << 21
 
+// maxDepth bounds graphs within graphs; package protobuf and ONNX Runtime stop far earlier.
+const maxDepth = 100
+
+// messageParts are the messages in a message by the numbers of their fields.
 type messageParts map[protowire.Number]messageParts
 
+// modelParts are those of a model that may be many, or hold tensors: dense and sparse ones, those of attributes, and what
+// subgraphs and functions hold.
 func modelParts() messageParts {
 	entry := messageParts{}
-	tensor := messageParts{13: entry}
-	node := messageParts{5: {5: tensor}}
+	tensor := messageParts{tensorExternal: entry}
+	sparse := messageParts{1: tensor, 2: tensor}
+	attr := messageParts{5: tensor, 10: tensor, 22: sparse, 23: sparse}
+	node := messageParts{5: attr}
 	value := messageParts{2: {1: {2: {1: entry}}}}
-	return messageParts{
-		7:  {1: node, 5: tensor, 11: value, 12: value, 13: value},
-		8:  entry,
-		14: entry,
-		25: {7: node, 9: entry},
-	}
+	graph := messageParts{1: node, 5: tensor, 11: value, 12: value, 13: value, graphSparseTensor: sparse}
+	attr[attributeGraph], attr[attributeGraph+5] = graph, graph
+	return messageParts{7: graph, 8: entry, 14: entry, 25: {7: node, 9: entry, functionDefaults: attr}}
 }
 
 // count returns the number of messages in data, which is not decoded for it. It
 // stops at what is malformed, which the decoder then reports.
-func (p messageParts) count(data []byte) int {
+func (p messageParts) count(data []byte, depth int) int {
 	total := 0
 	for f := range fields(data) {
-		if inner, ok := p[f.number]; ok && f.body != nil && total <= maxMessages {
-			total += 1 + inner.count(f.body)
+		if inner, ok := p[f.number]; ok && f.body != nil && total <= maxMessages && depth <= maxDepth {
+			total += 1 + inner.count(f.body, depth+1)
 		}
 	}
 	return total

@@ -106,7 +106,7 @@ func TestReadFileRefuses(t *testing.T) {
 		filepath.Join(dir, "none"): "no such file",
 		huge:                       "more than 2 GB",
 		os.DevNull:                 "not a regular file",
-		bad:                        "bad.onnx: the file is truncated",
+		bad:                        "bad.onnx: the file holds no graph that can be read: it is truncated",
 	} {
 		must.Fail(t, must.Err(codec.ReadFile(path)), want)
 	}

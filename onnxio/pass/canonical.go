@@ -168,7 +168,8 @@ func (r *canonicalizer) gemms() {
 	for _, n := range slices.Clone(r.G.Nodes) {
 		_, flat := r.width(n.Input(0))
 		w := r.Float(n.Input(1))
-		if (n.Is("Gemm") && n.Int("transA", 0) == 0 || n.Is("MatMul") && flat) && w != nil && len(w.Dims) == 2 && w.Len() > 0 {
+		dense := n.Is("Gemm") && n.Int("transA", 0) == 0 || n.Is("MatMul") && flat
+		if dense && w != nil && len(w.Dims) == 2 && w.Len() > 0 {
 			r.gemm(n, w)
 		}
 	}
