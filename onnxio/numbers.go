@@ -16,7 +16,7 @@ const maxImputed = 1 << 10
 
 // Imputed returns, by input, the number that the model takes for one that is not known (NaN), and NaN where there is
 // none. It is not read off operators: the model is run. What a value of the graph is for NaN, where it follows the
-// input in a straight line, tells the number; and the file, run with NaN and with that number, must give the same.
+// input in a straight line, tells the number; and the logits must be the same for NaN and for that number.
 func (m *Model) Imputed(ctx context.Context) ([]float64, error) {
 	p := &imputation{m: m, base: make([]float32, m.dim), found: slices.Repeat([]float64{math.NaN()}, m.dim)}
 	if m.dim > maxImputed {
@@ -56,13 +56,9 @@ func with(row []float32, at int, v float64) []float32 {
 }
 
 // run returns what values are for a row; nil where the row is refused or has no logits.
-func (p *imputation) run(ctx context.Context, s *ort.Session, feed rowFeed, row []float32) ([][]float64, error) {
+func (p *imputation) run(ctx context.Context, s *ort.Session, row []float32) ([][]float64, error) {
 	batch := max(1, p.m.fixed)
-	in, err := feed(slices.Repeat(row, batch))
-	if err != nil {
-		return nil, ctx.Err()
-	}
-	out, err := s.Run(ctx, in)
+	out, err := s.Run(ctx, []*graph.Tensor{p.m.Feed(slices.Repeat(row, batch))})
 	if err != nil {
 		return nil, ctx.Err()
 	}
@@ -78,12 +74,6 @@ func (p *imputation) run(ctx context.Context, s *ort.Session, feed rowFeed, row 
 	return all, nil
 }
 
-type rowFeed = func(x []float32) ([]*graph.Tensor, error)
-
-func (p *imputation) own(x []float32) ([]*graph.Tensor, error) {
-	return []*graph.Tensor{p.m.Feed(x)}, nil
-}
-
 func (p *imputation) find(ctx context.Context) error {
 	s, err := p.m.Exposed()
 	if err != nil {
@@ -93,7 +83,7 @@ func (p *imputation) find(ctx context.Context) error {
 	for _, at := range p.at {
 		var made [][][]float64 // by number tried and value
 		for _, v := range tries() {
-			out, err := p.run(ctx, s, p.own, with(p.base, at, v))
+			out, err := p.run(ctx, s, with(p.base, at, v))
 			if err != nil {
 				return err
 			}
@@ -142,30 +132,17 @@ func straight(made [][][]float64, k int) float64 {
 	return math.NaN()
 }
 
-// confirm compares the file's outputs, and the logits, which do not saturate as probabilities do.
 func (p *imputation) confirm(ctx context.Context) error {
-	file := p.m.File()
-	produced := file.Graph.Producers()
-	texts := func(v graph.Value) bool { return produced[v.Name] == nil }
-	numbers := slices.DeleteFunc(slices.Clone(p.m.base.Graph.Outputs), texts)
-	outer, err := ort.OpenValues(file, p.m.engine, graph.Names(numbers)...)
+	s, err := ort.OpenValues(p.m.graph, p.m.engine, p.m.logits)
 	if err != nil {
 		return err
 	}
-	defer outer.Close() //nolint:errcheck // nothing was written
-	logits, err := ort.OpenValues(p.m.graph, p.m.engine, p.m.logits)
-	if err != nil {
-		return err
-	}
-	defer logits.Close() //nolint:errcheck // nothing was written
+	defer s.Close() //nolint:errcheck // nothing was written
 	for _, at := range p.at {
 		if math.IsNaN(p.found[at]) {
 			continue
 		}
-		same, err := p.same(ctx, outer, p.m.FileFeed, at)
-		if err == nil && same {
-			same, err = p.same(ctx, logits, p.own, at)
-		}
+		same, err := p.same(ctx, s, at)
 		if err != nil {
 			return err
 		}
@@ -176,7 +153,7 @@ func (p *imputation) confirm(ctx context.Context) error {
 	return nil
 }
 
-func (p *imputation) same(ctx context.Context, s *ort.Session, feed rowFeed, at int) (bool, error) {
+func (p *imputation) same(ctx context.Context, s *ort.Session, at int) (bool, error) {
 	for _, scale := range []float64{0, 1, 2} { // of the imputed numbers, which are such as the model knows
 		row := slices.Clone(p.base)
 		for _, k := range p.at {
@@ -184,11 +161,11 @@ func (p *imputation) same(ctx context.Context, s *ort.Session, feed rowFeed, at 
 				row[k] = float32(v)
 			}
 		}
-		unknown, err := p.run(ctx, s, feed, with(row, at, math.NaN()))
+		unknown, err := p.run(ctx, s, with(row, at, math.NaN()))
 		if err != nil {
 			return false, err
 		}
-		imputed, err := p.run(ctx, s, feed, with(row, at, p.found[at]))
+		imputed, err := p.run(ctx, s, with(row, at, p.found[at]))
 		a, b := slices.Concat(unknown...), slices.Concat(imputed...)
 		if len(a) == 0 || err != nil || !slices.EqualFunc(a, b, func(a, b float64) bool {
 			return math.Abs(a-b) <= 1e-4*(1+math.Abs(b))
