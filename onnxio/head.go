@@ -118,7 +118,7 @@ func findLogits(g *graph.Graph) (logitPath, error) {
 	if found.logits == "" {
 		return logitPath{}, errors.New("the model has no outputs")
 	}
-	found.dense = dense(g, producers, found.logits)
+	found.dense = dense(g, found.logits)
 	return found, nil
 }
 
@@ -154,29 +154,28 @@ func behind(producers map[string]*graph.Node, output string) (logitPath, error) 
 	return e, nil
 }
 
-func dense(g *graph.Graph, producers map[string]*graph.Node, value string) bool {
-	inits := g.InitMap()
-	for {
-		n := producers[value]
-		if n == nil {
-			return false
+func dense(g *graph.Graph, value string) bool {
+	n := source(g, value, "Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "QuantizeLinear",
+		"DequantizeLinear", "GlobalAveragePool", "AveragePool", "ReduceMean", "BatchNormalization", "Neg", "Add", "Sub", "Mul",
+		"Div")
+	return n != nil && slices.Contains([]string{
+		"Gemm", "MatMul", "Conv", "ConvTranspose", "MatMulNBits", "MatMulInteger", "QLinearMatMul", "QGemm",
+	}, n.Op)
+}
+
+// source returns the node that a value comes from through those of some operators: from the last of joined values, as of
+// no and yes, and from what is added to a constant or multiplied with it.
+func source(g *graph.Graph, value string, through ...string) *graph.Node {
+	producers, constants := g.Producers(), g.Constants()
+	n := producers[value]
+	for n != nil && slices.Contains(through, n.Op) {
+		i := 0
+		if n.Op == "Concat" || constants[n.Input(0)] != nil {
+			i = len(n.Inputs) - 1
 		}
-		switch n.Op {
-		case "Gemm", "MatMul", "Conv", "ConvTranspose", "MatMulNBits", "MatMulInteger", "QLinearMatMul", "QGemm":
-			return true
-		case "Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "QuantizeLinear",
-			"DequantizeLinear", "GlobalAveragePool", "AveragePool", "ReduceMean", "BatchNormalization", "Neg":
-			value = n.Input(0)
-		case "Add", "Sub", "Mul", "Div":
-			i := 0
-			if c := producers[n.Input(0)]; inits[n.Input(0)] != nil || c != nil && c.Is("Constant") {
-				i = 1
-			}
-			value = n.Input(i)
-		default:
-			return false
-		}
+		n = producers[n.Input(i)]
 	}
+	return n
 }
 
 func (m *Model) columns(value string) (int, error) {
@@ -488,16 +487,7 @@ func decidedBy(g *graph.Graph, output string) string {
 }
 
 func decider(g *graph.Graph, output string) *graph.Node {
-	producers := g.Producers()
-	n := producers[output]
-	for n != nil && slices.Contains([]string{"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape", "Concat"}, n.Op) {
-		i := 0
-		if n.Op == "Concat" { // of no and yes
-			i = len(n.Inputs) - 1
-		}
-		n = producers[n.Input(i)]
-	}
-	return n
+	return source(g, output, "Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape", "Concat")
 }
 
 // inGraph looks for a value of the graph that holds the log-odds of the probabilities p.
