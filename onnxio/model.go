@@ -263,11 +263,11 @@ func (m *Model) PerRow(value string) (n int, ok bool) {
 	if len(shape) > 0 && shape[0].Size < 0 && shape[0].Param == "" {
 		shape[0].Param = batchParam
 	}
-	d := pass.Elements(shape)
+	d := shape.Elements()
 	if m.fixed > 0 && d.Size >= 0 {
 		return int(d.Size) / m.fixed, ok && int(d.Size)%m.fixed == 0
 	}
-	name, times := pass.Multiple(d)
+	name, times := d.Multiple()
 	return int(times), ok && d.Size < 0 && name == batchParam
 }
 

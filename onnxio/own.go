@@ -7,7 +7,6 @@ import (
 	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
-	"cfq/onnxio/pass"
 )
 
 // Converted reports whether the graph computes in float32 where the file has float16, bfloat16 or double.
@@ -53,7 +52,7 @@ func (m *Model) FileRoom(rows int) []*graph.Tensor {
 		for _, d := range m.types[v.Name].Shape {
 			size := d.Size
 			if size < 0 {
-				_, size = pass.Multiple(d)
+				_, size = d.Multiple()
 				size *= int64(rows)
 			}
 			t.Dims = append(t.Dims, size)

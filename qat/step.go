@@ -12,7 +12,6 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
-	"cfq/onnxio/pass"
 	"cfq/quant"
 )
 
@@ -173,7 +172,7 @@ func fixBatch(types graph.Types, batch graph.Dim, size int) {
 	for name, v := range types {
 		v.Shape = slices.Clone(v.Shape)
 		for i, d := range v.Shape {
-			if name, times := pass.Multiple(d); d == batch || d.Size < 0 && batch.Param != "" && name == batch.Param {
+			if name, times := d.Multiple(); d == batch || d.Size < 0 && batch.Param != "" && name == batch.Param {
 				v.Shape[i] = graph.Dim{Size: int64(size) * times}
 			}
 		}

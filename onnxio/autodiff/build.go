@@ -150,7 +150,7 @@ func (b *gradientBuilder) filled(like string, v float64) string {
 		panic(failf("cannot make a gradient for %q: elements are %s", like, t.DType))
 	}
 	var name string
-	if n := product(t.Shape).Size; n >= 0 && n <= 64 && fixed(t.Shape) {
+	if n := t.Shape.Elements().Size; n >= 0 && n <= 64 && fixed(t.Shape) {
 		k.Raw = []byte(strings.Repeat(string(k.Raw), int(n)))
 		k.Dims = sizes(t.Shape)
 		name = b.constant(k)

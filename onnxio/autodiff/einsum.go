@@ -162,7 +162,7 @@ func (c *Call) contract(a, b einsumTerm, later string, sizes map[rune]graph.Dim)
 	if inner == "" && rows == "" && cols == "" {
 		return einsumTerm{c.mul(c.arranged(a, batch), c.arranged(b, batch)), batch}
 	}
-	size := func(letters string) graph.Dim { return product(shapeFor(letters, sizes)) }
+	size := func(letters string) graph.Dim { return shapeFor(letters, sizes).Elements() }
 	stack := shapeFor(batch, sizes)
 	left := c.shaped(c.arranged(a, batch+rows+inner), slices.Concat(stack, graph.Shape{size(rows), size(inner)}))
 	right := c.shaped(c.arranged(b, batch+inner+cols), slices.Concat(stack, graph.Shape{size(inner), size(cols)}))
@@ -228,7 +228,7 @@ func attention(c *Call) string {
 	if flat {
 		s := c.Type(y).Shape
 		y = c.transpose(y, 0, 2, 1, 3)
-		y = c.shaped(y, graph.Shape{s[0], s[2], product(graph.Shape{s[1], s[3]})})
+		y = c.shaped(y, graph.Shape{s[0], s[2], graph.Shape{s[1], s[3]}.Elements()})
 	}
 	return y
 }

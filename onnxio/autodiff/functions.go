@@ -162,14 +162,17 @@ func activations() []Operator {
 		unary("Tanh", func(c *Call) string { return c.mul(c.Grad(), c.sub(c.Scalar(c.y(), 1), c.mul(c.y(), c.y()))) }),
 		composite("Softsign", func(c *Call) string { return c.div(c.x(), c.add(c.op("Abs", c.x()), c.Scalar(c.x(), 1))) }),
 		unary("Softplus", func(c *Call) string { return c.mul(c.Grad(), c.op("Sigmoid", c.x())) }),
-		unary("Elu", func(c *Call) string { return exponential(c, 1, c.float("alpha", 1)) }),
+		unary("Elu", func(c *Call) string { // y' is y + alpha below 0
+			below := c.add(c.y(), c.Scalar(c.y(), c.float("alpha", 1)))
+			return c.where(c.positive(c.x()), c.Grad(), c.mul(c.Grad(), below))
+		}),
 		composite("Celu", func(c *Call) string {
 			alpha := c.float("alpha", 1)
 			return c.scale(c.op("Elu", c.scale(c.x(), 1/alpha)), alpha)
 		}),
-		unary("Selu", func(c *Call) string {
-			gamma := c.float("gamma", 1.05070102214813232421875)
-			return exponential(c, gamma, gamma*c.float("alpha", 1.67326319217681884765625))
+		composite("Selu", func(c *Call) string {
+			alpha := graph.FloatAttr("alpha", c.Node.Float("alpha", 1.67326319217681884765625))
+			return c.scale(c.Op("Elu", []string{c.x()}, alpha), c.float("gamma", 1.05070102214813232421875))
 		}),
 		unary("HardSigmoid", func(c *Call) string {
 			alpha := c.float("alpha", 0.2)
@@ -212,12 +215,6 @@ func activations() []Operator {
 func (c *Call) float(name string, def float32) float64 { return float64(c.Node.Float(name, def)) }
 
 func (c *Call) positive(a string) string { return c.compare("Greater", a, 0) }
-
-// exponential is the gradient of y = pos·x above 0 and a function with y' = y + offset below.
-func exponential(c *Call, pos, offset float64) string {
-	below := c.add(c.y(), c.Scalar(c.y(), offset))
-	return c.where(c.positive(c.x()), c.scale(c.Grad(), pos), c.mul(c.Grad(), below))
-}
 
 func selections() []Operator {
 	ops := []Operator{

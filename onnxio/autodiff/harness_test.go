@@ -123,7 +123,8 @@ func (b *bench) dims(s graph.Shape) []int64 {
 	for i, d := range s {
 		out[i] = d.Size
 		if d.Size < 0 {
-			out[i] = b.batch
+			_, times := d.Multiple()
+			out[i] = b.batch * times
 		}
 	}
 	return out

@@ -22,7 +22,7 @@ func convolutions() []Operator {
 			x, w := c.types[0].Shape, c.types[1].Shape
 			c.failIf(x[1].Size >= 0 && w[0].Size >= 0 && x[1].Size != w[0].Size,
 				"an image %v and a kernel %v", c.types[0], c.types[1])
-			out := graph.Shape{x[0], product(graph.Shape{w[1], {Size: group}})}
+			out := graph.Shape{x[0], graph.Shape{w[1], {Size: group}}.Elements()}
 			out = append(out, graph.Fixed(lists.Map(ws, func(w window) int64 { return w.image })...)...)
 			return single(c.types[0].DType, out)
 		}, grads: []Rule{
@@ -297,7 +297,7 @@ func pools() []Operator {
 			}
 			ones := c.ones(g, kernel)
 			if c.Node.Int("count_include_pad", 0) != 0 || !slices.ContainsFunc(ws, window.padded) {
-				g = c.scale(g, 1/float64(product(graph.Fixed(kernel...)).Size))
+				g = c.scale(g, 1/float64(graph.Fixed(kernel...).Elements().Size))
 			} else { // the elements of each window that the image has
 				g = c.div(g, c.Op("Conv", []string{c.ones(g, image), ones}, c.moving(ws, stride, dilation)...))
 			}
@@ -316,7 +316,7 @@ func (w window) padded() bool { return w.begin > 0 || w.end > 0 }
 const largestConstant = 1 << 20
 
 func (c *Call) ones(like string, dims []int64) string {
-	n := product(graph.Fixed(dims...)).Size
+	n := graph.Fixed(dims...).Elements().Size
 	c.failIf(n > largestConstant, "a window or an image of %v elements is too large", dims[2:])
 	return c.b.numbers(like, slices.Repeat([]float64{1}, int(n)), dims...)
 }

@@ -102,7 +102,7 @@ func (b *gradientBuilder) follow(name string, steps *int) (elements, bool) {
 		}
 	case "Size":
 		if t, ok := b.types[n.Input(0)]; ok {
-			d := product(t.Shape)
+			d := t.Shape.Elements()
 			return elements{graph.Shape{d}, d.Size >= 0}, true
 		}
 	case "Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape":
@@ -307,42 +307,6 @@ func broadcast(a, b graph.Shape) graph.Shape {
 		}
 	}
 	return out
-}
-
-// product multiplies sizes: a number, the one name that is left next to ones, or unknown.
-func product(s graph.Shape) graph.Dim { return quotient(s, nil) }
-
-// quotient is the product of s divided by the product of by; names cancel.
-func quotient(s, by graph.Shape) graph.Dim {
-	n, d := int64(1), int64(1)
-	var names []string
-	for _, x := range s {
-		if x.Size >= 0 {
-			n *= x.Size
-		} else {
-			names = append(names, x.Param)
-		}
-	}
-	for _, x := range by {
-		if x.Size >= 0 {
-			d *= x.Size
-			continue
-		}
-		i := slices.Index(names, x.Param)
-		if i < 0 || x.Param == "" {
-			return graph.Dim{Size: -1}
-		}
-		names = slices.Delete(names, i, i+1)
-	}
-	switch {
-	case d == 0 || n%d != 0:
-		return graph.Dim{Size: -1}
-	case len(names) == 0:
-		return graph.Dim{Size: n / d}
-	case len(names) == 1 && n == d:
-		return graph.Dim{Size: -1, Param: names[0]}
-	}
-	return graph.Dim{Size: -1}
 }
 
 func normal(axis int64, r int) int64 {

@@ -82,7 +82,7 @@ func (c *Call) spreadOf(a string) string {
 func mean(c *Call) string { return c.spreadOf(c.shares(c.Grad(), c.x(), c.y())) }
 
 func (c *Call) shares(g, x, y string) string {
-	if n := quotient(c.Type(x).Shape, c.Type(y).Shape); n.Size > 0 {
+	if n := c.Type(x).Shape.Over(c.Type(y).Shape); n.Size > 0 {
 		return c.scale(g, 1/float64(n.Size))
 	}
 	size := func(v string) string { return c.cast(c.op("Size", v), c.Type(g).DType) }

@@ -54,7 +54,7 @@ func resizes() []Operator {
 			attrs := slices.DeleteFunc(slices.Clone(c.Node.Attrs), func(a graph.Attr) bool { return a.Name == "p" })
 			attrs = append(attrs, graph.IntAttr("count_include_pad", 1))
 			mean := c.Op("AveragePool", []string{c.power(c.x(), p)}, attrs...)
-			count := product(graph.Fixed(c.Node.Ints("kernel_shape")...)).Size
+			count := graph.Fixed(c.Node.Ints("kernel_shape")...).Elements().Size
 			return c.power(c.scale(mean, float64(count)), 1/p)
 		}},
 		{Name: "GlobalLpPool", infer: globalPoolType, expand: func(c *Call) string {

@@ -40,7 +40,7 @@ func shaping() []Operator {
 			}
 			if free >= 0 {
 				others := slices.Delete(slices.Clone(out), free, free+1)
-				out[free] = quotient(in, others)
+				out[free] = in.Over(others)
 			}
 			return single(c.types[0].DType, out)
 		}, grads: []Rule{back}},
@@ -51,7 +51,7 @@ func shaping() []Operator {
 				axis += int64(len(s))
 			}
 			c.failIf(axis < 0 || axis > int64(len(s)), "axis %d of a value of rank %d", axis, len(s))
-			return single(c.types[0].DType, graph.Shape{product(s[:axis]), product(s[axis:])})
+			return single(c.types[0].DType, graph.Shape{s[:axis].Elements(), s[axis:].Elements()})
 		}, grads: []Rule{back}},
 		{Name: "Squeeze", infer: func(c *Call) []graph.Type {
 			s := c.types[0].Shape

@@ -128,7 +128,7 @@ func (c *Model) order(ctx context.Context, s *ort.Session, x []float32, wants []
 		if len(shape) == 0 || c.Fixed() == 1 || shape[0].Size == int64(c.Fixed()) {
 			continue
 		}
-		if _, times := pass.Multiple(shape[0]); shape[0].Size >= 0 || times > 1 {
+		if _, times := shape[0].Multiple(); shape[0].Size >= 0 || times > 1 {
 			open, probed = append(open, i), append(probed, wants[i])
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -238,6 +239,57 @@ func Fixed(sizes ...int64) Shape {
 		s[i].Size = n
 	}
 	return s
+}
+
+// Elements is the number of elements of a value of shape s: a size or, where one size is not known but has a name, a
+// multiple of that, such as N*8. It is not known where two are not.
+func (s Shape) Elements() Dim { return s.Over(nil) }
+
+// Over is the elements of s for each of those of by; names that both have cancel.
+func (s Shape) Over(by Shape) Dim {
+	n, d := int64(1), int64(1)
+	var names []string
+	for _, x := range s {
+		if x.Size >= 0 {
+			n *= x.Size
+			continue
+		}
+		name, times := x.Multiple()
+		n, names = n*times, append(names, name)
+	}
+	for _, x := range by {
+		if x.Size >= 0 {
+			d *= x.Size
+			continue
+		}
+		name, times := x.Multiple()
+		i := slices.Index(names, name)
+		if i < 0 || name == "" {
+			return Dim{Size: -1}
+		}
+		d, names = d*times, slices.Delete(names, i, i+1)
+	}
+	switch {
+	case d == 0 || n%d != 0 || len(names) > 1:
+		return Dim{Size: -1}
+	case len(names) == 0:
+		return Dim{Size: n / d}
+	case n == d:
+		return Dim{Size: -1, Param: names[0]}
+	case n == 0 || names[0] == "":
+		return Dim{Size: -1}
+	}
+	return Dim{Size: -1, Param: fmt.Sprintf("%s*%d", names[0], n/d)}
+}
+
+// Multiple takes the name of a size that is not known apart: N*8 is 8 times N.
+func (d Dim) Multiple() (name string, times int64) {
+	if i := strings.LastIndexByte(d.Param, '*'); i > 0 {
+		if k, err := strconv.ParseInt(d.Param[i+1:], 10, 32); err == nil && k > 0 {
+			return d.Param[:i], k
+		}
+	}
+	return d.Param, 1
 }
 
 // String writes s as "[N,3]", and a shape of unknown rank as "*".

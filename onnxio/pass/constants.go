@@ -20,7 +20,7 @@ func Folding(ctx context.Context, o ort.Options) graph.Pass {
 		Needed: func(m *graph.Model) bool { return len(foldable(m.Graph)) > 0 },
 		Run: func(r *graph.Rewriter) error {
 			types := typesOf(r.G, r.Types)
-			names := slices.DeleteFunc(foldable(r.G), func(v string) bool { return Elements(types[v].Shape).Size > maxFolded })
+			names := slices.DeleteFunc(foldable(r.G), func(v string) bool { return types[v].Shape.Elements().Size > maxFolded })
 			if len(names) == 0 {
 				return nil
 			}

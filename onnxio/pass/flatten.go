@@ -76,7 +76,7 @@ func (f *flattener) contract(n *graph.Node) {
 	if !ok || err != nil {
 		return
 	}
-	batch, in, out := Elements(shape[:rows]), Elements(sizes[:summed]), Elements(sizes[summed:])
+	batch, in, out := shape[:rows].Elements(), sizes[:summed].Elements(), sizes[summed:].Elements()
 	f.Retire(w.Name)
 	n.Op, n.Attrs = "MatMul", nil
 	n.Inputs = []string{value, f.numbers("w", permuted(v, dims, perm), in.Size, out.Size)}
@@ -189,7 +189,7 @@ func (f *flattener) sink(n *graph.Node) bool {
 	}
 	if flat == nil || slices.ContainsFunc(constants, func(i int) bool {
 		along := trimmed(f.Inits[n.Inputs[i]].Dims)
-		return len(along) > 0 && (Elements(graph.Fixed(along...)) != flat[1] || !slices.Equal(along, to[len(to)-len(along):]))
+		return len(along) > 0 && (graph.Fixed(along...).Elements() != flat[1] || !slices.Equal(along, to[len(to)-len(along):]))
 	}) {
 		return false
 	}

@@ -5,11 +5,8 @@
 package pass
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
@@ -25,41 +22,6 @@ func typesOf(g *graph.Graph, given graph.Types) graph.Types {
 	maps.Copy(types, given)
 	_ = autodiff.Infer(g, types) // what stays unknown matters only to rewrites that ask for it
 	return types
-}
-
-// Elements is the number of elements of a value of shape s: a size or, where one size is not known but has a name, a
-// multiple of that, such as N*8. It is not known where two are not.
-func Elements(s graph.Shape) graph.Dim {
-	n, name, free := int64(1), "", 0
-	for _, d := range s {
-		if d.Size >= 0 {
-			n *= d.Size
-			continue
-		}
-		var times int64
-		name, times = Multiple(d)
-		n *= times
-		free++
-	}
-	switch {
-	case free == 0:
-		return graph.Dim{Size: n}
-	case free > 1 || name == "":
-		return graph.Dim{Size: -1}
-	case n == 1:
-		return graph.Dim{Size: -1, Param: name}
-	}
-	return graph.Dim{Size: -1, Param: fmt.Sprintf("%s*%d", name, n)}
-}
-
-// Multiple takes the name of a size that is not known apart: N*8 is 8 times N.
-func Multiple(d graph.Dim) (name string, times int64) {
-	if i := strings.LastIndexByte(d.Param, '*'); i > 0 {
-		if k, err := strconv.ParseInt(d.Param[i+1:], 10, 32); err == nil && k > 0 {
-			return d.Param[:i], k
-		}
-	}
-	return d.Param, 1
 }
 
 func permuted(v []float64, dims, perm []int64) []float64 {
