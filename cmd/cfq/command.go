@@ -105,7 +105,7 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 		if e.workers == 0 {
 			e.workers = max(1, runtime.GOMAXPROCS(0)/e.threads)
 		}
-		return cli.Blame(fs, c.run(ctx, e, args))
+		return cli.Blame(fs, classified(c.run(ctx, e, args)))
 	}
 }
 

@@ -54,12 +54,12 @@ func (f *compareFlags) results(ctx context.Context, d *evaluation, names []strin
 	o := d.options()
 	o.Margins = f.marginsOf(0.1, 0.25, d.task.Target.Margin)
 	if results, err = d.results(ctx, o, false); err != nil {
-		return nil, runError(err)
+		return nil, err
 	}
 	for k, r := range results {
 		i := k + 1 // of the model
 		if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[i], r); err != nil {
-			return nil, runError(fmt.Errorf("%s: %w", names[i], err))
+			return nil, fmt.Errorf("%s: %w", names[i], err)
 		}
 		if r.Batches.Differ > 0 {
 			d.warn("%s: %v", names[i], r.Batches)

@@ -48,7 +48,7 @@ func doctor(ctx context.Context, e *env, _ []string) error {
 	if werr := e.page("checkup", c); werr != nil {
 		return werr
 	}
-	return runError(err)
+	return err
 }
 
 func (c *checkup) examine(ctx context.Context, e *env) error {

@@ -131,7 +131,7 @@ func (d *evaluation) measure(
 ) (r *eval.Result, err error) {
 	all, err := d.results(ctx, o, true)
 	if err != nil {
-		return nil, runError(err)
+		return nil, err
 	}
 	r = all[0]
 	if r.Groups, err = d.survey.groups.Groupings(); err != nil {
@@ -146,7 +146,7 @@ func (d *evaluation) measure(
 		return nil, err
 	}
 	if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[1], r); err != nil {
-		return nil, runError(err)
+		return nil, err
 	}
 	if r.Batches.Differ > 0 {
 		r.Warnings = append(r.Warnings, r.Batches.String())
@@ -166,7 +166,7 @@ func (d *evaluation) stress(ctx context.Context, o eval.Options, r *eval.Result,
 		}
 	}
 	b.Set = d.allowed.set.Select(b.People.Rows)
-	return runError(r.Stress(ctx, d.models[0], d.quantized(1, o), b, list, o))
+	return r.Stress(ctx, d.models[0], d.quantized(1, o), b, list, o)
 }
 
 // quantized returns the i-th model. One without gradients gets the original's, to search its own recourse by.
@@ -220,11 +220,11 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 	}
 	rows, err := d.models[0].Inputs(ctx, x)
 	if err != nil {
-		return runError(err)
+		return err
 	}
 	r.Timing, err = footprint.Time(ctx, d.files[0], d.files[i], rows,
 		footprint.TimeOptions{Engine: d.e.engine(), Confidence: d.f.confidence})
-	return runError(err)
+	return err
 }
 
 func curve(t *task.Task) []float64 { return []float64{0, 0.1, 0.25, 0.5, t.Target.Margin} }

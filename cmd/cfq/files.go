@@ -39,7 +39,10 @@ const (
 	hintMissingOutput = "-o names the file or folder to write"
 )
 
-func runError(err error) error {
+// classified gives an error that nothing is said of yet its exit code: what was given cannot be used, or there is no
+// ONNX Runtime, whatever failed for that.
+func classified(err error) error {
+	var said *cli.Error
 	var input *ptq.InputError
 	var people *fit.InputError
 	var refused *refuse.Refusal
@@ -50,6 +53,7 @@ func runError(err error) error {
 		return cli.WithCode(cli.Wrap(err,
 			"`cfq doctor` says where it is looked for; --ort-lib and CFQ_ORT_LIB name one of your own; "+
 				"`make ort` fetches one"), cli.RunFailed)
+	case errors.As(err, &said):
 	case errors.As(err, &input), errors.As(err, &people), errors.As(err, &refused), errors.As(err, &none),
 		errors.As(err, &answers):
 		return cli.WithCode(err, cli.Unusable)
@@ -81,8 +85,8 @@ func unusableModel(path string, err error) error {
 		return cli.Wrap(fmt.Errorf("model: %w", err),
 			"an exported ONNX model is needed here; data goes behind -d, the task file behind -t")
 	}
-	return runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err),
-		"`cfq inspect` says what the file holds; docs/models.md lists the models that work"))
+	return cli.Wrap(fmt.Errorf("model %s: %w", path, err),
+		"`cfq inspect` says what the file holds; docs/models.md lists the models that work")
 }
 
 func obstacle(ctx context.Context, m *onnxio.Model) (*ptq.Obstacle, error) {
@@ -90,7 +94,7 @@ func obstacle(ctx context.Context, m *onnxio.Model) (*ptq.Obstacle, error) {
 	if o := (*ptq.Obstacle)(nil); errors.As(err, &o) {
 		return o, nil
 	}
-	return nil, runError(err)
+	return nil, err
 }
 
 func advised(ctx context.Context, m *onnxio.Model, err error) error {
@@ -126,7 +130,7 @@ func openTask(ctx context.Context, e *env, path string) (t *task.Task, open []dr
 		return nil, nil, err
 	}
 	if err := taskmodel.OpenLatent(ctx, t, e.engine()); err != nil {
-		return nil, nil, runError(cli.WithCode(fmt.Errorf("task %s: %w", path, err), cli.Unusable))
+		return nil, nil, cli.WithCode(fmt.Errorf("task %s: %w", path, err), cli.Unusable)
 	}
 	text, err := os.ReadFile(path)
 	return t, draft.Questions(text), dataError(err)
@@ -281,7 +285,7 @@ func dataError(err error) error {
 	case errors.Is(err, extsort.ErrFile):
 		return cli.WithCode(cli.Wrap(err, "TMPDIR names a folder with more room"), cli.RunFailed)
 	}
-	return runError(cli.WithCode(err, cli.Unusable))
+	return cli.WithCode(err, cli.Unusable)
 }
 
 func warnRows(e *env, path string, p *task.People) {

@@ -112,7 +112,7 @@ const leastAlike = 0.9
 func checkLatent(ctx context.Context, e *env, in *opened, r *draft.Report) (*taskmodel.LatentCheck, error) {
 	l, err := taskmodel.CheckLatent(ctx, in.files[0], in.task, in.people, e.workers)
 	if err != nil {
-		return nil, runError(err)
+		return nil, err
 	}
 	for _, p := range l.Problems {
 		r.Find(draft.Problem, "latent", p)

@@ -86,7 +86,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 		return each(b)
 	})
 	if err != nil {
-		return runError(err)
+		return err
 	}
 	d.total = read.People
 	if d.f.promises != "" {
@@ -255,7 +255,7 @@ func (d *evaluation) results(ctx context.Context, o eval.Options, survey bool) (
 			err = r.Repeat(ctx, d.models[0], d.set, m.o)
 		}
 		if err != nil {
-			return nil, runError(err)
+			return nil, err
 		}
 		all, d.closers = append(all, r), append(d.closers, r)
 		r.CopyNoise(all[0]) // which is the original's alone

@@ -130,7 +130,7 @@ func (in *opened) judged(ctx context.Context, e *env, path string) (_ []recourse
 	defer func() { err = errors.Join(err, c.Close()) }()
 	verdicts, err := promise.Judge(ctx, c, in.set, in.issued)
 	if err != nil {
-		return nil, runError(err)
+		return nil, err
 	}
 	var sum promise.Tally
 	sum.Add(in.issued, verdicts)

@@ -62,7 +62,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 		if ctx.Err() != nil && exists(f.checkpoint) {
 			e.msg.Note("the training is in %s; the same command goes on from there", f.checkpoint)
 		}
-		return advised(ctx, in.files[0], runError(fmt.Errorf("model %s: %w", args[0], err)))
+		return advised(ctx, in.files[0], fmt.Errorf("model %s: %w", args[0], err))
 	}
 	if err := f.write(e, r, nil); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *
 		return cli.WithCode(cli.Wrap(fmt.Errorf("inconclusive: %w", err),
 			"give more rows of data, a larger target.holdout or a larger --target-vd"), cli.Inconclusive)
 	case err != nil:
-		return runError(fmt.Errorf("model %s: %w", path, err))
+		return fmt.Errorf("model %s: %w", path, err)
 	}
 	if err := f.write(e, r.Result, r); err != nil || r.Reached {
 		return err
@@ -235,7 +235,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 		return mistaken(err)
 	}
 	if err != nil {
-		return runError(fmt.Errorf("plan %s, model %s: %w", f.plan, path, err))
+		return fmt.Errorf("plan %s, model %s: %w", f.plan, path, err)
 	}
 	return f.write(e, r, nil)
 }

@@ -166,7 +166,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			err = waited
 		}
 		if err != nil {
-			return runError(err)
+			return err
 		}
 		show(cli.People, 1, 1)
 		j.decoded.count(&people.Filtered, j.e.msg.Warn)
@@ -175,7 +175,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			s.Robustness, err = j.fleet.Robustness(ctx, j.set.of(j.first), j.first, j.robust.models, robustSample,
 				recourse.SolveOptions{Margin: j.margin, Seed: j.seed, Workers: j.e.workers})
 		}
-		return runError(err)
+		return err
 	})
 	if err != nil {
 		return err
@@ -277,7 +277,7 @@ func (j *recourseJob) judge(ctx context.Context, f *promise.File, c *report.Prom
 	set := j.set.of(f.People)
 	verdicts, err := promise.Judge(ctx, j.model, set, f)
 	if err != nil {
-		return runError(err)
+		return err
 	}
 	c.Add(f, verdicts)
 	if j.out == "" {

@@ -36,7 +36,7 @@ func (f *recourseFlags) openFleet(ctx context.Context, e *env, m *onnxio.Model, 
 	fleet, err := ptq.OpenFleet(ctx, m, t, people, ptq.Draws{Recipe: r, Models: 2 * f.robust.models, Seed: f.seed},
 		ptq.Run{Workers: e.workers, Progress: e.progress()})
 	if err != nil {
-		return nil, runError(err)
+		return nil, err
 	}
 	e.warn(fleet.Result.Warnings)
 	return fleet, nil

@@ -24,7 +24,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	}
 	p, err := ptq.Sensitivity(ctx, in.files[0], in.task, in.people, r, run)
 	if err != nil {
-		return runError(fmt.Errorf("model %s: %w", args[0], err))
+		return fmt.Errorf("model %s: %w", args[0], err)
 	}
 	e.warn(p.Warnings)
 	return e.page("profile", p)

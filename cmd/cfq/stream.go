@@ -228,7 +228,7 @@ func (j *recourseJob) answerStream(ctx context.Context) error {
 		}
 		return rows, nil
 	}
-	return runError(s.answer(ctx, rowAnswers{people, func(status string) []any {
+	return s.answer(ctx, rowAnswers{people, func(status string) []any {
 		return append([]any{status}, make([]any, len(columns.Names())-1)...)
-	}}))
+	}})
 }

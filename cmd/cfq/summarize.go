@@ -103,11 +103,11 @@ func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins [
 		}
 		return rows, err
 	}
-	return runError(s.answer(ctx, rowAnswers{people, func(status string) []any {
+	return s.answer(ctx, rowAnswers{people, func(status string) []any {
 		why := records.Unreadable
 		if status == filtered {
 			why = records.Filtered
 		}
 		return table.own(table.Count(why, 1))
-	}}))
+	}})
 }

@@ -99,7 +99,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 		e.msg.Warn("%s in %s; the same command goes on from there", message.Count(len(log.points), "point"), log.path)
 	}
 	if err != nil {
-		return runError(fmt.Errorf("model %s: %w", args[0], err))
+		return fmt.Errorf("model %s: %w", args[0], err)
 	}
 	warnLeftOut(r.LeftOut, args[0], e.msg.Warn)
 	return f.write(e, log, r, common.Allocate.Cost)
@@ -185,7 +185,7 @@ func (f *sweepFlags) hashes(e *env, model string) (map[string]string, error) {
 	}
 	lib, err := ort.Find(e.lib)
 	if err != nil {
-		return nil, runError(err)
+		return nil, err
 	}
 	only := func(rows string) string { return strings.TrimPrefix(rows, "!") }
 	out := map[string]string{

@@ -157,10 +157,7 @@ func (f *taskFlags) draft(ctx context.Context, e *env, model string, rows task.R
 func described(m *onnxio.Model) *draft.Model {
 	d := &draft.Model{
 		Inputs: m.Dim(), Scales: m.ScalesNumbers(), Classes: m.Classes(), Labels: m.Labels(),
-		Imputed: func(ctx context.Context) ([]float64, error) {
-			x, err := m.Imputed(ctx)
-			return x, runError(err)
-		},
+		Imputed: m.Imputed,
 	}
 	d.Sizes = lists.Map(m.Input().Shape[1:], func(size graph.Dim) int { return int(size.Size) })
 	for _, c := range m.Columns() {
@@ -225,7 +222,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	}
 	r, err := draft.Check(t, questions, in.people, set.Factual(in.people.X), margins, known)
 	if err != nil {
-		return runError(err)
+		return err
 	}
 	var latent *taskmodel.LatentCheck
 	if in.files != nil {
@@ -249,8 +246,7 @@ func (in *opened) margins(ctx context.Context, e *env, path string, x []float32)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	margins, err := c.Margins(ctx, x)
-	return margins, runError(err)
+	return c.Margins(ctx, x)
 }
 
 // checkModel adds to a report what is wrong with the model, and with the encoder and the decoder of the task.

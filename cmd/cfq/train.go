@@ -117,7 +117,7 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 	}
 	r, err := fit.Train(ctx, in.task, people, f.o)
 	if err != nil {
-		return runError(err)
+		return err
 	}
 	on, m := "training", r.Train
 	if r.Validation != nil {

@@ -50,7 +50,7 @@ func (in *opened) compare(ctx context.Context, e *env, path string, s *draft.Sco
 	defer func() { err = errors.Join(err, c.Close()) }()
 	logits, classes, err := c.Logits(ctx, in.people.X)
 	if err != nil {
-		return nil, runError(err)
+		return nil, err
 	}
 	v, err = draft.Verify(s, in.task, in.people, logits, classes)
 	return v, dataError(cli.Wrap(err, "--scores takes what the training code gives rows of --data"))
