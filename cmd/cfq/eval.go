@@ -142,16 +142,17 @@ func (d *evaluation) measure(
 			return nil, err
 		}
 	}
-	if r.SensitivityToCopies, err = r.Alternatives(d.f.groupBy()); err != nil {
-		return nil, err
-	}
 	if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[1], r); err != nil {
 		return nil, err
 	}
 	if r.Batches.Differ > 0 {
 		r.Warnings = append(r.Warnings, r.Batches.String())
 	}
-	return r, d.weigh(ctx, r, 1, latency)
+	if err := d.weigh(ctx, r, 1, latency); err != nil {
+		return nil, err
+	}
+	r.SensitivityToCopies, err = r.Alternatives(d.f.groupBy()) // with all that is known of r
+	return r, err
 }
 
 func (d *evaluation) stress(ctx context.Context, o eval.Options, r *eval.Result, list []eval.Stress) error {
