@@ -194,12 +194,10 @@ func (r *Records) All() iter.Seq2[*Record, error] {
 }
 
 // Raw is All with Record.Hash and Others as they were added.
-func (r *Records) Raw() iter.Seq2[*Record, error] { return r.raw().All() }
-
-func (r *Records) raw() *Records {
+func (r *Records) Raw() iter.Seq2[*Record, error] {
 	raw, store := *r, *r.recordStore
 	store.others, raw.recordStore = nil, &store
-	return &raw
+	return raw.All()
 }
 
 // parts returns all records, in parts that have all of a person's or none. Records of another evaluation of the same

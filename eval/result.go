@@ -133,7 +133,6 @@ type DataFile struct {
 	LeftOut    int `json:"left_out"`                     // rows left out by the task's filter or by the choice of rows
 	Filtered   int `json:"filtered,omitempty"`           // of them, by the filter
 	Unmatched  int `json:"unmatched_promises,omitempty"` // issued promises that belong to none of the people
-	Repeated   int `json:"repeated_rows,omitempty"`      // rows of records that another table has, too: they count once
 }
 
 // Population says who was looked at and who was evaluated.

@@ -160,10 +160,6 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 	d.total = &task.People{N: all.Len(), Reading: task.Reading{Total: file.Rows, Failed: file.Unreadable}}
 	d.inputs.Data = report.File{Name: "records", SHA256: who.text(), Entries: all.Len(), Used: all.Len()}
 	d.tabled = &measured{[]*eval.Records{all}, run.Settings, file, o}
-	if n := file.Repeated; n > 0 {
-		d.e.msg.Warn("%s: the tables overlap: %s in several, and counted once", message.List(paths, 3),
-			message.Count(n, "row")+message.Plural(n, " is", " are"))
-	}
 	if note := all.Note(); note != "" {
 		d.e.msg.Note("%s: %s", message.List(paths, 3), note)
 	}

@@ -23,15 +23,17 @@ import (
 func Read(
 	ctx context.Context, paths []string, t *task.Task, see func(*eval.Record),
 ) (_ *eval.Records, run *Run, file eval.DataFile, err error) {
-	in := &reader{ctx: ctx, attributes: t.Attributes(), inputs: t.Dim(), see: see, counts: map[Outcome]int{}}
-	in.unnamed.last = -1
+	in := &reader{
+		ctx: ctx, attributes: t.Attributes(), inputs: t.Dim(), see: see, counts: map[Outcome]int{}, overlap: newRowOverlap(),
+	}
 	defer func() {
+		err = errors.Join(err, in.overlap.rows.Close())
 		if err != nil && in.records != nil {
 			err = errors.Join(err, in.records.Close())
 		}
 	}()
 	for _, path := range paths {
-		in.path, in.unnamed.before = path, in.unnamed.last
+		in.path = path
 		if _, err := task.FromFile(path, func(r io.Reader) (bool, error) { return true, in.table(r) }); err != nil {
 			return nil, nil, file, fmt.Errorf("records: %w", err)
 		}
@@ -39,12 +41,10 @@ func Read(
 	if in.records == nil {
 		return nil, nil, file, fmt.Errorf("records: there are no rows in %s", message.List(paths, 3))
 	}
-	again, err := in.merge(len(paths))
-	if err != nil {
+	if err := in.overlap.check(); err != nil {
 		return nil, nil, file, fmt.Errorf("records: %w", err)
 	}
 	file = eval.DataFile{
-		Repeated:   again,
 		Unreadable: in.counts[Unreadable], Filtered: in.counts[Filtered],
 		LeftOut: in.counts[LeftOut] + in.counts[Filtered], Unmatched: in.counts[Unmatched],
 	}
@@ -66,45 +66,7 @@ type reader struct {
 	records *eval.Records
 	counts  map[Outcome]int
 	rows    int // of the data, that were judged
-	unnamed unnamedRows
-}
-
-// unnamedRows are those of people without an ID.
-type unnamedRows struct {
-	n, firsts    int  // firsts are row 0 without a line: the first of a file, or any of a stream
-	last, before int  // the largest number of a row, and that in earlier tables
-	overlap      bool // a number is not larger than those in earlier tables
-}
-
-func (u *unnamedRows) add(r *eval.Record, count int) {
-	u.n += count
-	if r.Row == 0 && r.Line == 0 {
-		u.firsts += count
-	}
-	u.overlap = u.overlap || r.Row <= u.before
-	u.last = max(u.last, r.Row)
-}
-
-// merge makes a row of the data one person where tables may have the same rows, and says how many rows were there once
-// more.
-func (in *reader) merge(tables int) (again int, err error) {
-	u := in.unnamed
-	if !u.overlap || u.n == u.firsts {
-		return 0, nil
-	}
-	streams := u.firsts > tables // more than one of a table
-	if streams {
-		u.n -= u.firsts
-	}
-	merged := eval.NewRecords(in.run.Settings.Margins, in.records.Attributes)
-	merged.CompareBy(in.run.Columns)
-	rows, err := in.records.Merged(merged, streams)
-	if again = u.n - rows; err != nil || again == 0 {
-		return 0, errors.Join(err, merged.Close())
-	}
-	err = in.records.Close()
-	in.records, in.rows = merged, in.rows-again
-	return again, err
+	overlap rowOverlap
 }
 
 func (in *reader) table(r io.Reader) error {
@@ -121,6 +83,7 @@ func (in *reader) table(r io.Reader) error {
 			return fmt.Errorf("this is not a table of records: there is no column %q", name)
 		}
 	}
+	in.overlap.tables = append(in.overlap.tables, in.path)
 	var at []int // of the columns
 	for n := 0; ; n++ {
 		if n%1024 == 0 && in.ctx.Err() != nil {
@@ -247,8 +210,8 @@ func (in *reader) row(fields []string, place map[string]int, at []int) error {
 		return err
 	}
 	in.rows += count
-	if r.ID == "" || strings.HasPrefix(r.ID, eval.RowID) {
-		in.unnamed.add(&r, count)
+	if err := in.overlap.add(&r); err != nil {
+		return err
 	}
 	if in.see != nil {
 		in.see(&r)
