@@ -52,13 +52,9 @@ type Options struct {
 	Radius  float64   // of Perturb, in model-input units
 	// Factor, 1 or more, asks for proofs about all changes that cost up to so many times the cheapest one; 0 for none.
 	Factor   float64
-	Workers  int // of the solver unless Solver.Workers is set
 	Progress func(Event)
 	// OnRecords, if set, is given the records of each batch; it must not keep them. Its error ends the run.
 	OnRecords func(b *Batch, s *Settings, records []Record) error
-
-	proofs *transfers // between the two models; nil for none
-	below  *uint64    // the largest priority of those in the Sample; nil when it is not known yet
 }
 
 // Event is progress within one stage of the work: Done of Total, 0 when that is not known; people in Compare.
@@ -83,7 +79,7 @@ type Event struct {
 func Compare(ctx context.Context, f, g recourse.Model, b *Batch, o Options) (*Result, error) {
 	if s := b.solution; s != nil {
 		of := s.o
-		of.Workers, of.Solver.Workers, of.Progress = o.Workers, o.Solver.Workers, o.Progress
+		of.Solver.Workers, of.Progress = o.Solver.Workers, o.Progress
 		of.Perturb, of.Radius, of.Noise, of.Factor = o.Perturb, o.Radius, o.Noise, o.Factor
 		o = of
 	}
@@ -116,7 +112,7 @@ func (o Options) withDefaults() (Options, error) {
 	slices.Sort(o.Margins)
 	o.Margins = slices.Compact(o.Margins)
 	o.Confidence = cmp.Or(o.Confidence, 0.95)
-	o.Solver.Seed, o.Solver.Workers = cmp.Or(o.Solver.Seed, o.Seed), cmp.Or(o.Solver.Workers, o.Workers)
+	o.Solver.Seed = cmp.Or(o.Solver.Seed, o.Seed)
 	if o.Progress == nil {
 		o.Progress = func(Event) {}
 	}

@@ -43,7 +43,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	actions := given(people.N, people.X, 5)
 	margins := []float64{0, 0.25, 1}
 	b := &Batch{People: people, Set: threeInputs(t), Promises: actions}
-	r := compareBatch(t, original, g, b, Options{Margins: margins, Workers: 1})
+	r := compareBatch(t, original, g, b, Options{Margins: margins, Solver: recourse.SolveOptions{Workers: 1}})
 
 	var points []float32
 	for i := range actions {

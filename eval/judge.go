@@ -12,8 +12,8 @@ import (
 const quantizedModel = "the quantized model"
 
 // judge asks g about the points of s, and the model of s about the points of g, which it solves first for the same
-// people unless Options.OneSided. It returns one record for each person, in their order.
-func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []Record, err error) {
+// people unless Options.OneSided. proofs is nil for none. It returns one record for each person, in their order.
+func (s *solution) judge(ctx context.Context, g recourse.Model, proofs *transfers, o Options) (_ []Record, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("eval: %w", err)
@@ -81,7 +81,7 @@ func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []
 			return nil, err
 		}
 	}
-	return records, o.measureTransfers(ctx, records, s)
+	return records, o.measureTransfers(ctx, records, s, proofs)
 }
 
 func (s *solution) decisions(q *solution) []Record {

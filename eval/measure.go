@@ -50,15 +50,18 @@ func Measure(
 	if err != nil {
 		return nil, Settings{}, err
 	}
-	if o.below, err = sampled(ctx, f, people, o); err != nil {
+	below, err := sampled(ctx, f, people, o)
+	if err != nil {
 		return nil, Settings{}, err
 	}
-	workers := cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	workers := cmp.Or(o.Solver.Workers, runtime.GOMAXPROCS(0))
 	most := workers
 	if most > 1 {
 		most += 2 // one begins when another ends, while the results of a third are taken
 	}
-	m := &measurement{f: f, models: models, o: o, settings: o.settings(), queue: ordered.New[[][]Record](most, workers)}
+	m := &measurement{
+		f: f, models: models, o: o, below: below, settings: o.settings(), queue: ordered.New[[][]Record](most, workers),
+	}
 	if err := m.prepareTransfers(ctx); err != nil {
 		return nil, m.settings, err
 	}
@@ -81,6 +84,7 @@ type measurement struct {
 	models   []recourse.Model
 	proofs   []*transfers // by model; nil for none
 	o        Options
+	below    *uint64 // see sampled
 	settings Settings
 	records  []*Records
 	done     int
@@ -123,7 +127,7 @@ func (m *measurement) start(ctx context.Context, b *Batch) error {
 	o := m.o
 	m.settings.Issued = m.settings.Issued || b.Promises != nil
 	if b.Total > b.People.N { // one worker for each of many batches, whose stages say little: none waits for another
-		o.Workers, o.Solver.Workers = 1, 1
+		o.Solver.Workers = 1
 		ctx = ordered.OneCore(ctx)
 		o.Progress = func(Event) {}
 		m.o.Progress(Event{Stage: "people", Done: m.done, Total: b.Total})
@@ -132,24 +136,23 @@ func (m *measurement) start(ctx context.Context, b *Batch) error {
 	if m.proofs != nil && m.settings.NoProof == "" && b.Set != nil {
 		m.settings.NoProof = b.Set.Separable()
 	}
-	provable := m.proofs != nil && m.settings.NoProof == ""
+	proofs := make([]*transfers, len(m.models))
+	if m.settings.NoProof == "" {
+		copy(proofs, m.proofs)
+	}
 	return m.queue.Go(func() ([][]Record, error) {
 		if b.Records != nil {
 			return [][]Record{b.Records}, nil
 		}
 		s, err := b.solution, error(nil)
 		if s == nil {
-			if s, err = solve(ctx, m.f, b, o); err != nil {
+			if s, err = solve(ctx, m.f, b, m.below, o); err != nil {
 				return nil, err
 			}
 		}
 		var all [][]Record
 		for i, g := range m.models {
-			of := o
-			if provable {
-				of.proofs = m.proofs[i]
-			}
-			list, err := s.judge(ctx, g, of)
+			list, err := s.judge(ctx, g, proofs[i], o)
 			if err != nil {
 				return nil, err
 			}
@@ -170,7 +173,7 @@ func (m *measurement) take(b *Batch, all [][]Record) error {
 			}
 		}
 		for k := range list {
-			if b.Records != nil && list[k].Evaluated != (list[k].eligible() && m.o.draws(list[k].X)) {
+			if b.Records != nil && list[k].Evaluated != (list[k].eligible() && draws(m.below, m.o.Seed, list[k].X)) {
 				return fmt.Errorf("eval: record of row %d: %w", list[k].Row, ErrOtherSample)
 			}
 			list[k].Calibrated = b.Calibrated != nil && b.Calibrated[k]
@@ -186,18 +189,23 @@ func (m *measurement) take(b *Batch, all [][]Record) error {
 }
 
 // draws says whether a person with these inputs, who is to be evaluated, is in the sample.
-func (o *Options) draws(x []float32) bool { return o.below == nil || priority(o.Seed, x) <= *o.below }
+func draws(below *uint64, seed uint64, x []float32) bool {
+	return below == nil || priority(seed, x) <= *below
+}
 
 // sampled looks at all people for the largest priority of those in the sample; nil without one.
 func sampled(ctx context.Context, f recourse.Model, people Source, o Options) (*uint64, error) {
-	if o.Sample == 0 || o.below != nil {
-		return o.below, nil
+	if o.Sample == 0 {
+		return nil, nil
 	}
 	drawn := bottomK[struct{}]{most: o.Sample}
 	err := people(ctx, func(b *Batch) error {
-		s := &solution{name: "the original", model: f, people: b.People, promises: b.Promises, o: o}
-		if err := s.decide(ctx); err != nil {
-			return fmt.Errorf("eval: %w", err)
+		s := b.solution
+		if s == nil {
+			s = &solution{name: "the original", model: f, people: b.People, promises: b.Promises, o: o}
+			if err := s.decide(ctx); err != nil {
+				return fmt.Errorf("eval: %w", err)
+			}
 		}
 		for _, i := range Refused(s.margins, 0, 0) { // the others with a promise are drawn at the same rate
 			drawn.add(priority(o.Seed, s.inputs(i)), struct{}{})

@@ -20,7 +20,7 @@ func TestCopiesAreNoPeople(t *testing.T) {
 	people := crowd(100, 1)
 	g := original
 	g.b -= 0.06
-	o := Options{Margins: []float64{0.1}, Workers: 1, Seed: 2}
+	o := Options{Margins: []float64{0.1}, Solver: recourse.SolveOptions{Workers: 1}, Seed: 2}
 	once := compare(t, original, g, people, o)
 	rows := make([]int, 0, 5*people.N)
 	for range 5 {

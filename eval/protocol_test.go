@@ -22,9 +22,9 @@ func TestSampleAndWorkers(t *testing.T) {
 	people := crowd(500, 6)
 	g := original
 	g.w = []float64{0.97, 0.55, 0.2}
-	o := Options{Sample: 60, Seed: 7, Workers: 1}
+	o := Options{Sample: 60, Seed: 7, Solver: recourse.SolveOptions{Workers: 1}}
 	one := compare(t, original, g, people, o)
-	o.Workers = 4
+	o.Solver.Workers = 4
 	four := compare(t, original, g, people, o)
 	must.Same(t, asJSON(t, one), asJSON(t, four))
 	if one.Population.Evaluated != 60 || one.Population.Refused <= 60 {

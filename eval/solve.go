@@ -23,6 +23,7 @@ type solution struct {
 	set      *constraint.Set // of those evaluated
 	x        []float32       // model inputs of those evaluated
 	o        Options
+	below    *uint64   // see sampled
 	margins  []float32 // the model's, of all people as they are
 	original *solution // whose points the search starts from, too; nil for none
 
@@ -42,7 +43,15 @@ type point struct {
 // Solve returns the batch with the recourse of the people that f refuses, or of a sample of them, at each of the
 // margins: it serves any number of quantized models.
 func Solve(ctx context.Context, f recourse.Model, b *Batch, o Options) (*Batch, error) {
-	s, err := solve(ctx, f, b, o)
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	below, err := sampled(ctx, f, b.Source(), o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := solve(ctx, f, b, below, o)
 	if err != nil {
 		return nil, err
 	}
@@ -51,12 +60,8 @@ func Solve(ctx context.Context, f recourse.Model, b *Batch, o Options) (*Batch, 
 	return &solved, nil
 }
 
-func solve(ctx context.Context, f recourse.Model, b *Batch, o Options) (*solution, error) {
+func solve(ctx context.Context, f recourse.Model, b *Batch, below *uint64, o Options) (*solution, error) {
 	people := b.People
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
 	if f.Dim()*people.N != len(people.X) {
 		return nil, fmt.Errorf("eval: the original takes %d inputs, and the data hold %d values for %d people",
 			f.Dim(), len(people.X), people.N)
@@ -64,10 +69,7 @@ func solve(ctx context.Context, f recourse.Model, b *Batch, o Options) (*solutio
 	if b.Promises != nil && len(b.Promises) != people.N {
 		return nil, fmt.Errorf("eval: %d promises for %d people", len(b.Promises), people.N)
 	}
-	if o.below, err = sampled(ctx, f, b.Source(), o); err != nil {
-		return nil, err
-	}
-	s := &solution{name: "the original", model: f, people: people, promises: b.Promises, o: o}
+	s := &solution{name: "the original", model: f, people: people, promises: b.Promises, below: below, o: o}
 	if err := s.decide(ctx); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
@@ -117,7 +119,7 @@ func (s *solution) solveOriginal(ctx context.Context) error {
 // sample of them.
 func (s *solution) evaluated() (rows []int) {
 	for i, m := range s.margins {
-		if (!approves(Float(m)) || s.promises != nil && s.promises[i].Status == recourse.Found) && s.o.draws(s.inputs(i)) {
+		if (!approves(Float(m)) || s.promises != nil && s.promises[i].Status == recourse.Found) && draws(s.below, s.o.Seed, s.inputs(i)) {
 			rows = append(rows, i)
 		}
 	}

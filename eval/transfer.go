@@ -66,17 +66,17 @@ func newTransfers(ctx context.Context, f, g recourse.Model) (t *transfers, why s
 }
 
 // measureTransfers adds what is proved to the records of the people of s.
-func (o *Options) measureTransfers(ctx context.Context, records []Record, s *solution) error {
-	if o.proofs == nil {
+func (o *Options) measureTransfers(ctx context.Context, records []Record, s *solution, proofs *transfers) error {
+	if proofs == nil {
 		return nil
 	}
 	const stage = "transfer certificates"
-	done, workers := 0, cmp.Or(o.Solver.Workers, o.Workers, runtime.GOMAXPROCS(0))
+	done, workers := 0, cmp.Or(o.Solver.Workers, runtime.GOMAXPROCS(0))
 	o.Progress(Event{Stage: stage, Total: len(s.rows)})
 	queue := ordered.New[any](transferWorkers*workers, workers)
 	var err error
 	for k, row := range s.rows {
-		p := &transferred{transfers: o.proofs, Options: o, set: s.set.Person(k), of: &records[row]}
+		p := &transferred{transfers: proofs, Options: o, set: s.set.Person(k), of: &records[row]}
 		err = queue.Go(func() (any, error) { return nil, p.prove(ctx, s.o.Margins) }, func(any) error {
 			done++
 			o.Progress(Event{Stage: stage, Done: done, Total: len(s.rows)})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"cfq/internal/must"
+	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -120,7 +121,7 @@ func TestTransferByEnumeration(t *testing.T) {
 	for i := range people.X {
 		people.X[i] = float32(math.Round(2*float64(people.X[i])) / 2)
 	}
-	o := Options{Margins: []float64{0, 0.1, 0.5}, Factor: 1.5, Workers: 1}
+	o := Options{Margins: []float64{0, 0.1, 0.5}, Factor: 1.5, Solver: recourse.SolveOptions{Workers: 1}}
 	o.Solver.Restarts = -1
 	r := compareBatch(t, f, g, &Batch{People: people, Set: set}, o)
 	seen := map[string]int{}
@@ -145,7 +146,7 @@ func TestTransferByEnumeration(t *testing.T) {
 	if seen["proved"] < 10 || seen["refuted"] < 10 || seen["none"] < 3 || seen["open"] > 0 {
 		t.Errorf("%v", seen)
 	}
-	o.Workers = 3
+	o.Solver.Workers = 3
 	again := compareBatch(t, f, g, &Batch{People: people, Set: set}, o)
 	must.Same(t, asJSON(t, r), asJSON(t, again))
 	must.Same(t, listed(t, r), listed(t, again), sameFloat)

@@ -150,7 +150,7 @@ func openOriginal(
 
 // compare compares a written file with the original, of which the people of b know what it promises.
 func (o *original) compare(ctx context.Context, onnx []byte, b *eval.Batch, to eval.Options) (*eval.Result, error) {
-	g, err := openFile(ctx, onnx, o.task, o.full.Model, to.Workers)
+	g, err := openFile(ctx, onnx, o.task, o.full.Model, to.Solver.Workers)
 	if err != nil {
 		return nil, err
 	}

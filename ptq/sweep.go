@@ -16,6 +16,7 @@ import (
 	"cfq/internal/lists"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
+	"cfq/recourse"
 	"cfq/task"
 )
 
@@ -29,8 +30,8 @@ type SweepOptions struct {
 	Settings []string
 	// Origin is added to the metadata of the models.
 	Origin map[string]string
-	// Options are those of the evaluation; the margins are 0.1 unless there are some. Workers (1) is methods at once, and
-	// runs of a model within a method if there are more workers than methods.
+	// Options are those of the evaluation; the margins are 0.1 unless there are some. Solver.Workers (1) is methods at
+	// once, and runs of a model within a method if there are more workers than methods.
 	eval.Options
 	// Done are points that an earlier run of the same sweep finished: they are not computed again.
 	Done []SweepPoint
@@ -113,7 +114,7 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 		}
 	}
 	o.Progress(eval.Event{Stage: "points", Done: s.finished, Total: len(s.r.Points)})
-	if s.original, err = openOriginal(ctx, m, t, test, &Run{Workers: o.Workers}); err != nil {
+	if s.original, err = openOriginal(ctx, m, t, test, &Run{Workers: o.Solver.Workers}); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.full.Close()) }()
@@ -126,7 +127,7 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(o.Workers)
+	g.SetLimit(o.Solver.Workers)
 	for points := range slices.Chunk(s.r.Points, len(o.Budgets)) {
 		g.Go(func() error { return s.method(ctx, points) })
 	}
@@ -178,7 +179,7 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 	if len(o.Margins) == 0 {
 		o.Margins = []float64{0.1}
 	}
-	o.Workers = max(o.Workers, 1)
+	o.Solver.Workers = max(o.Solver.Workers, 1)
 	if o.Progress == nil {
 		o.Progress = func(eval.Event) {}
 	}
@@ -212,7 +213,7 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 	if err != nil {
 		return err
 	}
-	run := Run{Workers: max(1, s.o.Workers/len(s.o.Methods)), Origin: s.o.Origin}
+	run := Run{Workers: max(1, s.o.Solver.Workers/len(s.o.Methods)), Origin: s.o.Origin}
 	var c *calibration
 	first := map[string]*SweepPoint{} // by graph
 	for i := range points {
@@ -267,7 +268,7 @@ func (s *sweep) compute(ctx context.Context, c *calibration, p *SweepPoint, firs
 		p.Same = same.Budget
 		return nil
 	}
-	p.Measured, err = s.compare(ctx, r.Model, s.promised, eval.Options{Workers: workers})
+	p.Measured, err = s.compare(ctx, r.Model, s.promised, eval.Options{Solver: recourse.SolveOptions{Workers: workers}})
 	if err != nil {
 		return err
 	}

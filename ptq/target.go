@@ -14,6 +14,7 @@ import (
 	"cfq/internal/lists"
 	"cfq/internal/statistics"
 	"cfq/onnxio"
+	"cfq/recourse"
 	"cfq/task"
 )
 
@@ -199,12 +200,12 @@ func (s *search) promises(ctx context.Context, people *task.People, at []int) (*
 	}
 	return eval.Solve(ctx, s.full, b, eval.Options{
 		Margins: []float64{target.Margin}, Sample: target.Sample, Seed: target.Seed, Confidence: target.Confidence,
-		Workers: s.run.Workers, Progress: s.run.Progress,
+		Solver: recourse.SolveOptions{Workers: s.run.Workers}, Progress: s.run.Progress,
 	})
 }
 
 func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Batch) (_ *Measured, err error) {
-	o := eval.Options{Workers: s.run.Workers, Progress: func(ev eval.Event) {
+	o := eval.Options{Solver: recourse.SolveOptions{Workers: s.run.Workers}, Progress: func(ev eval.Event) {
 		s.run.tell(fmt.Sprintf("%s, %g bits", ev.Stage, c.Budget), ev.Done, ev.Total)
 	}}
 	r, err := s.compare(ctx, c.result.Model, part, o)

@@ -22,6 +22,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/ptq/taskmodel"
+	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -184,7 +185,7 @@ func TestSmallest(t *testing.T) {
 	set := must.Get(constraint.Compile(tk))(t)
 	want := must.Get(eval.Compare(ctx, full, quantized, &eval.Batch{People: people.Subset(held), Set: set}, eval.Options{
 		Margins: []float64{0.1},
-		Seed:    1, Workers: 2,
+		Seed:    1, Solver: recourse.SolveOptions{Workers: 2},
 	}))(t)
 	vd, rvd := want.Margins[0].Rate("vd"), want.Margins[0].Rate("rvd")
 	if got := c.HeldOut; got.VD.Num != vd.Num || got.VD.Den != vd.Den || got.RVD.Num != rvd.Num ||
@@ -309,7 +310,7 @@ func TestSweepResumes(t *testing.T) {
 	for run, stop := range []int{2, 99} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var computed []SweepPoint
-		o.Workers = 1 + run
+		o.Solver.Workers = 1 + run
 		o.Finished = func(p SweepPoint) error {
 			if len(computed) == stop {
 				return nil // came too late to be kept

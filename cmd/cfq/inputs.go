@@ -226,8 +226,8 @@ func (d *evaluation) Close() (err error) {
 
 func (d *evaluation) options() eval.Options {
 	return eval.Options{
-		Sample: d.f.sample, Seed: d.f.seed, Workers: d.e.workers, Confidence: d.f.confidence,
-		Solver: recourse.SolveOptions{Restarts: d.f.restarts}, Progress: d.e.progress(),
+		Sample: d.f.sample, Seed: d.f.seed, Confidence: d.f.confidence,
+		Solver: recourse.SolveOptions{Restarts: d.f.restarts, Workers: d.e.workers}, Progress: d.e.progress(),
 	}
 }
 

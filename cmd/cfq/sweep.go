@@ -67,8 +67,8 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	o := ptq.SweepOptions{Methods: f.methods, Budgets: f.budgets, Settings: f.set, Options: eval.Options{
-		Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
-		Solver: recourse.SolveOptions{Restarts: f.restarts}, Progress: e.progress(),
+		Margins: f.margins, Sample: f.sample, Seed: f.seed,
+		Solver: recourse.SolveOptions{Restarts: f.restarts, Workers: e.workers}, Progress: e.progress(),
 	}}
 	common, err := o.Recipe(ptq.CFPTQ)
 	if err != nil {
