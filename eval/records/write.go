@@ -1,7 +1,6 @@
 package records
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -124,31 +123,28 @@ func (t *Writer) Close() error { return t.to.Close() }
 const groupRows = 32_768
 
 type parquetWriter struct {
-	out interface {
-		WriteRows(rows []parquet.Row) (int, error)
-		Flush() error
-		Close() error
-	}
+	*parquet.Writer
 	places []int // of columns in the schema, which is in alphabetical order
 	row    parquet.Row
-	n      int
 }
 
 func newParquetWriter(w io.Writer, columns []tableColumn) (*parquetWriter, error) {
 	group := parquet.Group{}
-	p := &parquetWriter{places: make([]int, len(columns)), row: make(parquet.Row, len(columns))}
 	for _, c := range columns {
 		group[c.name] = parquet.Optional(c.node)
 	}
 	schema := parquet.NewSchema("record", group)
-	for i, c := range columns {
+	p := &parquetWriter{
+		Writer: parquet.NewWriter(w, schema, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(groupRows)),
+		row:    make(parquet.Row, len(columns)),
+	}
+	for _, c := range columns {
 		leaf, ok := schema.Lookup(c.name)
 		if !ok {
 			return nil, fmt.Errorf("records: no column %s", c.name)
 		}
-		p.places[i] = leaf.ColumnIndex
+		p.places = append(p.places, leaf.ColumnIndex)
 	}
-	p.out = parquet.NewWriter(w, schema, parquet.Compression(&parquet.Zstd))
 	return p, nil
 }
 
@@ -161,22 +157,8 @@ func (p *parquetWriter) Write(cells []any) error {
 			p.row[at] = parquet.ValueOf(c).Level(0, 1, at)
 		}
 	}
-	if _, err := p.out.WriteRows([]parquet.Row{p.row}); err != nil {
+	if _, err := p.WriteRows([]parquet.Row{p.row}); err != nil {
 		return fmt.Errorf("records: %w", err)
 	}
-	if p.n++; p.n%groupRows == 0 {
-		return p.Flush()
-	}
 	return nil
-}
-
-func (p *parquetWriter) Flush() error { return wrap(p.out.Flush()) }
-
-func (p *parquetWriter) Close() error { return wrap(p.out.Close()) }
-
-func wrap(err error) error {
-	if err == nil {
-		return nil
-	}
-	return errors.Join(errors.New("records"), err)
 }
