@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"cfq/eval"
 )
 
 // Schema and CompareSchema name the layouts of the JSON views. The number grows when a key
@@ -42,7 +40,7 @@ func writeJSON(w io.Writer, v any) error {
 }
 
 // ReadJSON reads what JSON wrote, all of r. What is not in the file stays out: there are no Result.Records, and
-// infinite numbers are undefined. A document that it returns can be shown.
+// infinite numbers are undefined.
 func ReadJSON(r io.Reader) (*Document, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -64,38 +62,11 @@ func ReadJSON(r io.Reader) (*Document, error) {
 	if d.Result == nil {
 		return nil, errors.New("report: missing result")
 	}
-	if err := sound(d.Result); err != nil {
+	if n, want := len(d.Result.Margins), len(d.Result.Settings.Margins); n != want {
+		return nil, fmt.Errorf("report: %d required margins in the settings and %d results", want, n)
+	}
+	if err := d.Result.Settings.Check(); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	return d, nil
-}
-
-// sound reports what the views could not show: lists that do not belong together.
-func sound(r *eval.Result) error {
-	if n := len(r.Margins); n != len(r.Settings.Margins) {
-		return fmt.Errorf("%d required margins in the settings and %d results", len(r.Settings.Margins), n)
-	}
-	if err := r.Settings.Check(); err != nil {
-		return err
-	}
-	var errs []error
-	part := func(what, name string, r *eval.Result) {
-		if r == nil {
-			errs = append(errs, fmt.Errorf("%s %q has no result", what, name))
-		} else if err := sound(r); err != nil {
-			errs = append(errs, fmt.Errorf("%s %q: %w", what, name, err))
-		}
-	}
-	for _, by := range r.Groups {
-		for _, g := range by.Groups {
-			part("group", by.By+" "+g.Name, g.Result)
-		}
-	}
-	for _, s := range r.Scenarios {
-		part("scenario", s.Name, s.Result)
-	}
-	for _, o := range r.SensitivityToCopies {
-		part("alternative", o.Name, o.Result)
-	}
-	return errors.Join(errs...)
 }

@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"cfq/eval/gate"
 	"cfq/internal/must"
 )
 
@@ -73,15 +73,12 @@ func FuzzReadJSON(f *testing.F) {
 	} {
 		add(`{"schema":"cfq.eval/2",` + shortest + part + `}}`)
 	}
+	g, now := &gate.Gate{Checks: []gate.Check{must.Get(gate.ParseCheck("increase(vd)<=0.1"))(f)}}, complete().Result
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d, err := ReadJSON(bytes.NewReader(data))
 		if err != nil {
 			return
 		}
-		for _, v := range Views() {
-			if err := v.Write(io.Discard, d); err != nil && v.Name != "junit" {
-				t.Errorf("%s: %v", v.Name, err)
-			}
-		}
+		gate.Judge(g, now, d.Result)
 	})
 }
