@@ -221,9 +221,9 @@ func (x accumulators) add(p *personRecords, at int) {
 }
 
 // values are those of all metrics. Numbers that were not asked for are left out.
-func (x accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
+func (x accumulators) values(confidence float64) (Values, [2][]spreadStep) {
 	values, known := Values{}, map[metrics.Requirement]bool{}
-	var steps [2][]SpreadStep
+	var steps [2][]spreadStep
 	for _, a := range x {
 		for _, m := range a.metrics {
 			v := m.statistic.of(a.accumulator, confidence)
@@ -248,10 +248,10 @@ func (x accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
 // maxSteps is how many steps of a distribution are kept: more cannot be told apart on a page.
 const maxSteps = 240
 
-func (r ranked) steps() (list []SpreadStep) {
+func (r ranked) steps() (list []spreadStep) {
 	n := len(r)
 	for at, stride := 1, max(1, n/maxSteps); at <= n; at += stride {
-		list = append(list, SpreadStep{r[at-1], at})
+		list = append(list, spreadStep{r[at-1], at})
 	}
 	return list
 }

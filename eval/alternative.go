@@ -63,7 +63,7 @@ func newCopies(of *Records) *copies {
 }
 
 func (c *copies) visitor() Visitor {
-	return VisitRecords(func(some []*Record) error {
+	return visitRecords(func(some []*Record) error {
 		for _, x := range some {
 			if c.distinct = c.distinct || x.hasID() || x.Hash == 0; c.distinct {
 				return nil
@@ -135,7 +135,7 @@ func (r *Result) variant(by *GroupBy, distinct, others bool) (_ *Result, err err
 	if v.Groups, err = groups.Groupings(); err != nil {
 		return nil, err
 	}
-	v.FileMeasures = r.FileMeasures
+	v.Footprint, v.Timing, v.Batches = r.Footprint, r.Timing, r.Batches
 	v.CopyNoise(r)
 	return v, nil
 }

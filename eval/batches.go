@@ -40,8 +40,8 @@ const (
 	batchNodes  = 5   // are named
 )
 
-// Batched is a model that is asked about rows in several batches, see [classifier.Model].
-type Batched interface {
+// batched is a model that is asked about rows in several batches, see [classifier.Model].
+type batched interface {
 	InBatch(ctx context.Context, x []float32) ([]classifier.Placed, error)
 	Diverging(ctx context.Context, pairs [][2]classifier.Placed) ([]classifier.Divergence, error)
 }
@@ -49,7 +49,7 @@ type Batched interface {
 // Rerun asks both models again about a sample of the points that made r: alone, in shuffled batches of 8, and in
 // shuffled batches of 64 in which one row has in each input the most unusual value of all people. Differences that
 // quantizers make of rounding do not count.
-func Rerun(ctx context.Context, f, g Batched, r *Result) (*Batches, error) {
+func Rerun(ctx context.Context, f, g batched, r *Result) (*Batches, error) {
 	if r.Records == nil || r.Records.judged == nil {
 		return nil, errors.New("eval: other batches need the records that Summarize summed up")
 	}
@@ -64,7 +64,7 @@ func Rerun(ctx context.Context, f, g Batched, r *Result) (*Batches, error) {
 		}
 	}
 	differ, decided := make([]bool, len(points)), make([]bool, len(points))
-	for i, m := range []Batched{f, g} {
+	for i, m := range []batched{f, g} {
 		name := []string{"the original", "the quantized model"}[i]
 		rerun := &rerunPoints{judgedSample: s, model: m, which: i, points: points}
 		nodes, err := rerun.run(ctx, out.Sizes, rng)
@@ -106,7 +106,7 @@ func (s *judgedSample) visitor() Visitor {
 	add := func(to *bottomK[judgedPoint], x []float32, f, g Float) {
 		to.add(priority(s.seed, x), judgedPoint{x, [2]Float{f, g}})
 	}
-	return VisitRecords(func(some []*Record) error {
+	return visitRecords(func(some []*Record) error {
 		for _, c := range some {
 			add(&s.facts, c.X, c.Full, c.Quant)
 			before := &Step{}
@@ -155,7 +155,7 @@ func (s *judgedSample) look(x []float32) {
 // whether the decision does, and what was said of it in which place.
 type rerunPoints struct {
 	*judgedSample
-	model   Batched
+	model   batched
 	which   int // of the margins judged by
 	points  []judgedPoint
 	apart   []float64

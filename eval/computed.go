@@ -140,7 +140,7 @@ func (by computations) margins() {
 
 func (by computations) perturbations() {
 	for kind, name := range Perturbations() {
-		prefix := "perturbation." + string(name) + "."
+		prefix := "perturbation." + name + "."
 		by.of(perturbed(kind, func(eps float64, _, _ bool) (float64, bool) { return eps, true }), prefix,
 			map[string]statistic{"n": countOf(), "mean": mean(), "p95": quantile(0.95), "max": quantile(1)})
 		safe := perturbed(kind, func(_ float64, safe, _ bool) (float64, bool) { return event(safe, true) })

@@ -146,7 +146,7 @@ func (o Options) withDefaults() (Options, error) {
 func (o Options) settings() Settings {
 	return Settings{
 		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence,
-		Epsilon: Epsilon, SupportTau: SupportTau, OneSided: o.OneSided, Radius: o.Radius, Factor: o.Factor,
+		Epsilon: epsilon, SupportTau: supportTau, OneSided: o.OneSided, Radius: o.Radius, Factor: o.Factor,
 		Solver: Solver{Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam, Seed: o.Solver.Seed},
 	}
 }

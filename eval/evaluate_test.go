@@ -208,7 +208,7 @@ func TestSafe(t *testing.T) {
 	}
 	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
 	for _, kind := range Perturbations() {
-		p, of := r.Margins[0], "perturbation."+string(kind)+"."
+		p, of := r.Margins[0], "perturbation."+kind+"."
 		safe, inside, outside := p.Rate(of+"safe"), p.Rate(of+"broken_inside"), p.Rate(of+"broken_outside")
 		if p.Of(of+"n").N != 4 || safe.Num != 2 || safe.Den != 4 || inside.Num != 1 || inside.Den != 2 ||
 			outside.Num != 1 || outside.Den != 2 {

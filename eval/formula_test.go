@@ -39,7 +39,7 @@ func TestSimilarity(t *testing.T) {
 		{[]float32{1, 0, 0}, []float32{-1, 0, 0}, -1, 1},
 		{[]float32{1, 0, 0}, []float32{0, 1, 0}, 0, 0},
 		{[]float32{3, 4, 0}, []float32{3, 0, 4}, 9.0 / 25, 1.0 / 3},
-		{[]float32{3, 4, 1e-7}, []float32{3, 4, 0}, 1, 1}, // below SupportTau
+		{[]float32{3, 4, 1e-7}, []float32{3, 4, 0}, 1, 1}, // below supportTau
 		{[]float32{0, 0, 0}, []float32{0, 0, 0}, 0, 0},
 	} {
 		near(t, "DirSim", dirSim(c.a, c.b), c.sim, 1e-6)

@@ -133,9 +133,9 @@ func (x *groups) add(of []*Record, s *Settings, l *numberLists) {
 	}
 }
 
-// CheckGroups returns the error that NewGroups would: for those who want it before the work is done.
-func CheckGroups(groups []task.Subgroup, specs []string) error {
-	_, err := attributesOf(groups, specs)
+// Check returns the error that NewGroups would: for those who want it before the work is done.
+func (by GroupBy) Check(groups []task.Subgroup) error {
+	_, err := attributesOf(groups, by.Specs)
 	return err
 }
 

@@ -239,7 +239,7 @@ func TestGroupErrors(t *testing.T) {
 			must.Has(must.In(t, c.spec), err.Error(), want)
 		}
 	}
-	must.Fail(t, CheckGroups(groups, []string{"rase"}), "")
+	must.Fail(t, GroupBy{Specs: []string{"rase"}}.Check(groups), "")
 	must.Same(t, 0, len(must.Get(byGroups(none, GroupBy{}))(t)))
 }
 

@@ -59,19 +59,19 @@ func event(happens, eligible bool) (x float64, counts bool) { return float64(cou
 
 func defined(x Float) (float64, bool) { return float64(x), x.Defined() }
 
-// Epsilon keeps the ratios of CRG, DirSim and ActOverlap from dividing by zero (the paper's epsilon). It is far below
+// epsilon keeps the ratios of CRG, DirSim and ActOverlap from dividing by zero (the paper's epsilon). It is far below
 // any cost a person could notice, so it does not tame the mean of ratios; the ratio of sums and the median do.
-const Epsilon = 1e-9
+const epsilon = 1e-9
 
-// SupportTau is the change, in model-input units, from which on an input
+// supportTau is the change, in model-input units, from which on an input
 // counts as changed (the paper's tau of supp_tau).
-const SupportTau = 1e-6
+const supportTau = 1e-6
 
 // costRatio is by how much of what it was a cost has changed.
 //
 // References: CRG in "Metrics".
 func (s *Step) costRatio() float64 {
-	return float64(s.Quant.Cost-s.Full.Cost) / (float64(s.Full.Cost) + Epsilon)
+	return float64(s.Quant.Cost-s.Full.Cost) / (float64(s.Full.Cost) + epsilon)
 }
 
 // costSamples are the samples of the Counterfactual Recourse Gap, signed and absolute: positive means that recourse
@@ -119,7 +119,7 @@ func dirSim(a, b []float32) float64 {
 		aa += x * x
 		bb += y * y
 	}
-	return ab / (math.Sqrt(aa)*math.Sqrt(bb) + Epsilon)
+	return ab / (math.Sqrt(aa)*math.Sqrt(bb) + epsilon)
 }
 
 // actOverlap is the Jaccard overlap of the inputs that two actions change.
@@ -128,11 +128,11 @@ func dirSim(a, b []float32) float64 {
 func actOverlap(a, b []float32) float64 {
 	var both, either int
 	for j := range a {
-		x, y := math.Abs(float64(a[j])) > SupportTau, math.Abs(float64(b[j])) > SupportTau
+		x, y := math.Abs(float64(a[j])) > supportTau, math.Abs(float64(b[j])) > supportTau
 		both += count(x && y)
 		either += count(x || y)
 	}
-	return float64(both) / (float64(either) + Epsilon)
+	return float64(both) / (float64(either) + epsilon)
 }
 
 // accuracyDrop is 1 for a person whom f alone decides correctly, -1 for one whom g alone does: f at its best, so that

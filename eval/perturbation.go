@@ -12,21 +12,12 @@ import (
 	"cfq/onnxio/classifier"
 )
 
-// Perturbation is a way to measure the logit perturbation eps around a recourse point u, in logits:
-// the largest difference, over the classes, between the two models' logits.
+// Perturbations are the ways to measure the logit perturbation eps around a recourse point u, in the order of the
+// reports. Eps is the largest difference, over the classes, between the two models' logits: at u; at u and samples of
+// the l2 ball around it (eps hat); and at u, plus the radius times the norm of the difference's gradient.
 //
 // Reference: "Empirical estimation of logit perturbation".
-type Perturbation string
-
-// The perturbations.
-const (
-	AtPoint    Perturbation = "point"       // of the two models at u
-	InBall     Perturbation = "ball"        // the largest of u and samples of the l2 ball around it: eps hat
-	FirstOrder Perturbation = "first_order" // at u, plus the radius times the norm of the difference's gradient
-)
-
-// Perturbations lists them in the order of the reports.
-func Perturbations() []Perturbation { return []Perturbation{AtPoint, InBall, FirstOrder} }
+func Perturbations() []string { return []string{"point", "ball", "first_order"} }
 
 // Perturber measures logit perturbations. points are n rows of dim model inputs; the result has one row for
 // each, with one number for each of Perturbations, undefined where the model's graph has none.

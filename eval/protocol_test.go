@@ -170,7 +170,9 @@ func everything(t *testing.T, progress func(Event)) *Result {
 	r.Batches = &Batches{Points: 1}
 	r.Footprint = &Footprint{Full: Weight{4000, 32, 1e6}, Quant: Weight{1000, 4.5, 1e5}}
 	times := []float64{0.004, 0.002, 0.001, 0.003, 0.002, 0.002, 0.002}
-	r.Timing = &Timing{Threads: 1, One: NewPace(1, times, times, 0.95), Many: NewPace(256, times, times, 0.95)}
+	r.Timing = &Timing{Threads: 1}
+	r.Timing.One.Set(1, times, times, 0.95)
+	r.Timing.Many.Set(256, times, times, 0.95)
 	return r
 }
 
@@ -365,7 +367,7 @@ func TestVisitEnds(t *testing.T) {
 	}
 	r := gathered(t, [][]Record{list}, []float64{0}, nil, limits{bytes: 1 << 20, records: 80})
 	seen, parts := 0, 0
-	err := r.Visit(VisitRecords(func(some []*Record) error {
+	err := r.Visit(visitRecords(func(some []*Record) error {
 		seen += len(some)
 		return nil
 	}), func([]*Record, [][]*Record) error {
@@ -379,7 +381,7 @@ func TestVisitEnds(t *testing.T) {
 	}
 	must.Do(t, r.Visit())
 	var none *Records
-	must.Do(t, none.Visit(VisitRecords(func([]*Record) error { return failed })))
+	must.Do(t, none.Visit(visitRecords(func([]*Record) error { return failed })))
 }
 
 // A search that finds nothing is no loss where the promise is kept with the margin.

@@ -305,8 +305,8 @@ func byPerson(part []*Record, key func(x *Record) recordKey) (persons [][]*Recor
 // must not be changed: others look at the same ones. Record.Person is not the number of the record.
 type Visitor func(some []*Record, persons [][]*Record) error
 
-// VisitRecords is a visitor of all records, in any order.
-func VisitRecords(visit func(some []*Record) error) Visitor {
+// visitRecords is a visitor of all records, in any order.
+func visitRecords(visit func(some []*Record) error) Visitor {
 	return func(some []*Record, _ [][]*Record) error { return visit(some) }
 }
 

@@ -18,8 +18,8 @@ type Issued struct {
 	Needless    Tally `json:"needless"`   // of Promises: f approves the person as they are by as much
 }
 
-// Result is what Compare measured: everything in it is a function of Records, Settings and the DataFile,
-// except what the caller adds: Footprint, Timing, Batches, Groups and Scenarios.
+// Result is what Compare measured: everything in it is a function of Records, Settings and the DataFile, but what the
+// caller adds.
 type Result struct {
 	Settings   Settings   `json:"settings"`
 	Population Population `json:"population"`
@@ -28,22 +28,18 @@ type Result struct {
 	Tau01      Tau        `json:"tau01"`
 	RTau01     Tau        `json:"rtau01"`
 	Issued     *Issued    `json:"issued,omitempty"` // counts of Options.Promises; nil when the solver made f's promises
-	FileMeasures
-	Breakdown
+	Added
 	Warnings []string `json:"warnings"` // why a number may not mean what it seems to; never nil
 	Records  *Records `json:"-"`        // what it was made of; nil when that was not kept
 }
 
-// FileMeasures are what the caller measured of the models' files.
-type FileMeasures struct {
+// Added is what the caller adds to a Result: measures of the models' files, and the metrics of some of the people or
+// under other rules.
+type Added struct {
 	Footprint *Footprint `json:"footprint,omitempty"` // nil unless the caller measured the files
 	// nil unless the caller took the time: all else is the same on every run
-	Timing  *Timing  `json:"timing,omitempty"`
-	Batches *Batches `json:"batches,omitempty"` // of Rerun; nil unless the caller ran it
-}
-
-// Breakdown has the metrics of some of the people, or under other rules.
-type Breakdown struct {
+	Timing    *Timing    `json:"timing,omitempty"`
+	Batches   *Batches   `json:"batches,omitempty"`   // of Rerun; nil unless the caller ran it
 	Groups    []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see Groups
 	Scenarios []Scenario `json:"scenarios,omitempty"` // the same metrics under other conditions, see Stress
 	// the same metrics with other rules of who counts, see Result.Alternatives
@@ -83,7 +79,7 @@ type AtMargin struct {
 	Values `json:"-"`
 	// Steps are the distribution functions of the margins of f and of g at the recourse points of f, ascending, of no
 	// more margins than a page can show.
-	Steps [2][]SpreadStep `json:"-"`
+	Steps [2][]spreadStep `json:"-"`
 }
 
 type marginFields AtMargin
@@ -155,8 +151,8 @@ type Population struct {
 	Encoding string `json:"encoding,omitempty"`
 }
 
-// SpreadStep is a margin, and how many people have it or less.
-type SpreadStep struct {
+// spreadStep is a margin, and how many people have it or less.
+type spreadStep struct {
 	Margin float64
 	UpTo   int
 }
@@ -211,11 +207,10 @@ type Pace struct {
 	Throughput Estimate `json:"throughput"` // rows per second of the quantized model in such runs
 }
 
-// NewPace makes a Pace of the times of runs of that many rows.
-func NewPace(rows int, full, quant []float64, confidence float64) Pace {
+// Set sums up the times of runs of that many rows.
+func (p *Pace) Set(rows int, full, quant []float64, confidence float64) {
 	median := func(times []float64) Estimate { return rank(slices.Clone(times)).quantile(0.5, confidence).Estimate }
-	p := Pace{Full: median(full), Quant: median(quant)}
+	p.Full, p.Quant = median(full), median(quant)
 	n := Float(rows)
 	p.Throughput = Estimate{Value: n / p.Quant.Value, N: p.Quant.N, Lo: n / p.Quant.Hi, Hi: n / max(0, p.Quant.Lo)}
-	return p
 }

@@ -124,14 +124,16 @@ func TestPace(t *testing.T) {
 		full, quant = append(full, 0.004+1e-4*rng.Float64()), append(quant, 0.002+1e-4*rng.Float64())
 	}
 	quant[7] = 3 // the machine was busy
-	p := NewPace(256, full, quant, 0.95)
+	var p, few Pace
+	p.Set(256, full, quant, 0.95)
 	near(t, "throughput", float64(p.Throughput.Value)*float64(p.Quant.Value), 256, 1e-9)
 	near(t, "low", float64(p.Throughput.Lo)*float64(p.Quant.Hi), 256, 1e-9)
 	near(t, "high", float64(p.Throughput.Hi)*float64(p.Quant.Lo), 256, 1e-9)
 	if p.Throughput.N != 51 || p.Full.Value < 0.004 || p.Quant.Value > 0.0021 {
 		t.Errorf("%+v", p)
 	}
-	if p := NewPace(256, full[:3], quant[:3], 0.95).Throughput; p.Lo != 0 || p.Hi.Defined() || !p.Value.Defined() {
+	few.Set(256, full[:3], quant[:3], 0.95)
+	if p := few.Throughput; p.Lo != 0 || p.Hi.Defined() || !p.Value.Defined() {
 		t.Errorf("of three runs: %+v", p)
 	}
 }

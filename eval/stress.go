@@ -138,7 +138,7 @@ func (t *stressRun) run(ctx context.Context, s *Stress) (_ *Result, about string
 	}
 	if b.People == t.People && b.Set == t.Set {
 		plain := *t.base
-		plain.Footprint, plain.Timing, plain.Groups, plain.Scenarios = nil, nil, nil, nil
+		plain.Added = Added{}
 		plain.Warnings = slices.Clone(plain.Warnings)
 		return &plain, "the task's own constraints: " + about, nil
 	}
@@ -153,20 +153,13 @@ func (t *stressRun) run(ctx context.Context, s *Stress) (_ *Result, about string
 	return r, about, err
 }
 
-// StressForm is one way to write a Stress, and what it means.
-type StressForm struct {
-	Form string // "noise:S"
-	Doc  string // one or two sentences
-}
-
 //go:embed stress.txt
 var stressForms string
 
-// StressForms returns the table of all forms, for help and documentation.
-func StressForms() (all []StressForm) {
+// StressForms returns the table of all forms, as noise:S, and what each means, for help and documentation.
+func StressForms() (all [][]string) {
 	for line := range strings.Lines(stressForms) {
-		form, doc, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		all = append(all, StressForm{form, doc})
+		all = append(all, strings.Split(strings.TrimSpace(line), "\t"))
 	}
 	return all
 }
@@ -205,8 +198,8 @@ func ParseStress(spec string) (s Stress, err error) {
 	default:
 		var forms, known []string
 		for _, f := range StressForms() {
-			word, _, _ := strings.Cut(f.Form, ":")
-			forms, known = append(forms, f.Form), append(known, word)
+			word, _, _ := strings.Cut(f[0], ":")
+			forms, known = append(forms, f[0]), append(known, word)
 		}
 		if message.Nearest(kind, known) != "" {
 			forms = known

@@ -329,7 +329,7 @@ func TestWorstGroup(t *testing.T) {
 	group := func(name string, vd float64, small bool) eval.Group {
 		return eval.Group{Name: name, Small: small, Result: resultOf(vd, "")}
 	}
-	e := evaluated{Breakdown: eval.Breakdown{Groups: []eval.Grouping{
+	e := evaluated{Added: eval.Added{Groups: []eval.Grouping{
 		{By: "age", Groups: []eval.Group{group("young", .9, false)}},
 		{By: "sex", Groups: []eval.Group{group("a", .1, false), group("b", .4, false), group("c", .8, true)}},
 	}}}
@@ -349,7 +349,7 @@ func TestWeightedGroup(t *testing.T) {
 			Margins: []eval.AtMargin{{Values: eval.Values{"vd": eval.NewRate(broken, promises, .95).AsValue()}}},
 		}}
 	}
-	e := evaluated{Population: eval.Population{Read: 400}, Breakdown: eval.Breakdown{Groups: []eval.Grouping{
+	e := evaluated{Population: eval.Population{Read: 400}, Added: eval.Added{Groups: []eval.Grouping{
 		{By: "age", Groups: []eval.Group{group("young", 400, 100, 90, false)}},
 		{By: "sex", Groups: []eval.Group{
 			group("a", 100, 40, 10, false), group("b", 200, 50, 5, false), group("c", 100, 30, 3, true),

@@ -199,7 +199,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *
 	}
 	f.minGroup = max(f.minGroup, 1)
 	if len(f.by) > 0 && !f.without() {
-		if err := eval.CheckGroups(d.task.Attributes(), f.by); err != nil {
+		if err := (eval.GroupBy{Specs: f.by}).Check(d.task.Attributes()); err != nil {
 			return nil, f.badGroups(err)
 		}
 	}

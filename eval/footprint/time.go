@@ -49,7 +49,7 @@ func Time(ctx context.Context, full, quantized *onnxio.Model, rows []float32, o 
 		if err != nil {
 			return nil, fmt.Errorf("timing %d rows: %w", c.batch, err)
 		}
-		*c.to = eval.NewPace(c.batch, seconds[0], seconds[1], cmp.Or(o.Confidence, 0.95))
+		c.to.Set(c.batch, seconds[0], seconds[1], cmp.Or(o.Confidence, 0.95))
 	}
 	return t, nil
 }

@@ -83,9 +83,9 @@ func TestNothingPassesUnmeasured(t *testing.T) {
 	undefined.Settings, undefined.Margins[0].Margin = settings, 0.1
 	undefined.Footprint.Quant.Bytes = 0
 	zero := &eval.Result{
-		Settings:     settings,
-		Margins:      []eval.AtMargin{{Margin: 0.1}},
-		FileMeasures: eval.FileMeasures{Footprint: &eval.Footprint{}, Timing: &eval.Timing{}},
+		Settings: settings,
+		Margins:  []eval.AtMargin{{Margin: 0.1}},
+		Added:    eval.Added{Footprint: &eval.Footprint{}, Timing: &eval.Timing{}},
 	}
 	results := map[string]*eval.Result{
 		"no result": nil, "empty": {}, "zero": zero, "nobody": summarize(t, nil, settings, eval.DataFile{}),
@@ -184,7 +184,8 @@ func TestParts(t *testing.T) {
 		Promises: 9, Unjudgeable: none, Invalid: none, Infeasible: none, Approved: none, Needless: none,
 	}
 	full.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 1, StoredBits: 1, BOPs: 1}}
-	pace := eval.NewPace(1, []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{1, 2, 3, 4, 5, 6, 7, 8}, 0.95)
+	var pace eval.Pace
+	pace.Set(1, []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{1, 2, 3, 4, 5, 6, 7, 8}, 0.95)
 	full.Timing = &eval.Timing{One: pace, Many: pace}
 	full.Batches = &eval.Batches{Points: 1}
 	settings.OneSided = true

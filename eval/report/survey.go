@@ -33,9 +33,9 @@ func NewSurvey(s *eval.Settings, people func(of []*eval.Record) *constraint.Set)
 }
 
 // Visitor looks at the records.
-func (v *Survey) Visitor() eval.Visitor { return eval.VisitRecords(v.add) }
+func (v *Survey) Visitor() eval.Visitor { return v.visit }
 
-func (v *Survey) add(some []*eval.Record) error {
+func (v *Survey) visit(some []*eval.Record, _ [][]*eval.Record) error {
 	at := v.s.Headline()
 	for _, x := range some {
 		if x.Evaluated && x.Steps[at].Full.Broken() {
