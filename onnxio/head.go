@@ -156,15 +156,15 @@ func behind(producers map[string]*graph.Node, output string) (logitPath, error) 
 
 func dense(g *graph.Graph, value string) bool {
 	n := source(g, value, "Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "QuantizeLinear",
-		"DequantizeLinear", "GlobalAveragePool", "AveragePool", "ReduceMean", "BatchNormalization", "Neg", "Add", "Sub", "Mul",
-		"Div")
+		"DequantizeLinear", "GlobalAveragePool", "AveragePool", "ReduceMean", "BatchNormalization", "Neg", "Add", "Sub",
+		"Mul", "Div")
 	return n != nil && slices.Contains([]string{
 		"Gemm", "MatMul", "Conv", "ConvTranspose", "MatMulNBits", "MatMulInteger", "QLinearMatMul", "QGemm",
 	}, n.Op)
 }
 
-// source returns the node that a value comes from through those of some operators: from the last of joined values, as of
-// no and yes, and from what is added to a constant or multiplied with it.
+// source returns the node that a value comes from through those of some operators: from the last of joined values, as
+// of no and yes, and from what is added to a constant or multiplied with it.
 func source(g *graph.Graph, value string, through ...string) *graph.Node {
 	producers, constants := g.Producers(), g.Constants()
 	n := producers[value]

@@ -16,6 +16,7 @@ import (
 type ElementTypes struct {
 	dtypes map[string]graph.DType // of inputs and outputs that are float32 now
 	found  map[graph.DType]bool   // all that have become float32
+	from   map[graph.DType]bool   // those that become float32 where there are any
 }
 
 // Converted reports whether the pass has changed the model.
@@ -26,10 +27,10 @@ func (e *ElementTypes) Converted() bool { return e.dtypes != nil }
 func (e *ElementTypes) Pass() graph.Pass {
 	return graph.Pass{
 		Needed: func(m *graph.Model) bool {
-			c := conversionOf(m.Clone())
-			return c.run(&ElementTypes{}) != nil || len(c.found) > 0
+			trial := &ElementTypes{}
+			return trial.convert(m.Clone()) != nil || len(trial.found) > 0
 		},
-		Run:  func(r *graph.Rewriter) error { return conversionOf(r.Model).run(e) },
+		Run:  func(r *graph.Rewriter) error { return e.convert(r.Model) },
 		Undo: e.undo,
 	}
 }
@@ -54,44 +55,33 @@ func (e *ElementTypes) Coarse() float64 {
 	return coarse
 }
 
-type conversion struct {
-	m    *graph.Model
-	from map[graph.DType]bool // types that become float32
-
-	found map[graph.DType]bool // those of them that there are
-}
-
-func conversionOf(m *graph.Model) *conversion {
-	return &conversion{m: m, from: map[graph.DType]bool{
+func (e *ElementTypes) convert(m *graph.Model) error {
+	e.dtypes, e.found = map[string]graph.DType{}, map[graph.DType]bool{}
+	e.from = map[graph.DType]bool{
 		graph.Float16: true, graph.BFloat16: true, graph.Double: hasDoubleWeights(m.Graph),
-	}}
-}
-
-func (c *conversion) run(e *ElementTypes) error {
-	e.dtypes, c.found = map[string]graph.DType{}, map[graph.DType]bool{}
-	e.found = c.found
-	for _, list := range [][]graph.Value{c.m.Graph.Inputs, c.m.Graph.Outputs, c.m.Graph.Values} {
+	}
+	for _, list := range [][]graph.Value{m.Graph.Inputs, m.Graph.Outputs, m.Graph.Values} {
 		for i := range list {
-			if v := &list[i]; c.from[v.DType] {
-				e.dtypes[v.Name], c.found[v.DType] = v.DType, true
+			if v := &list[i]; e.from[v.DType] {
+				e.dtypes[v.Name], e.found[v.DType] = v.DType, true
 				v.DType = graph.Float
 			}
 		}
 	}
-	read := c.computed()
-	for i, t := range c.m.Graph.Inits {
+	read := computed(m.Graph)
+	for i, t := range m.Graph.Inits {
 		if read[t.Name] {
 			var err error
-			if c.m.Graph.Inits[i], err = c.tensor(t); err != nil {
+			if m.Graph.Inits[i], err = e.tensor(t); err != nil {
 				return err
 			}
 		}
 	}
-	if err := c.nodes(c.m.Graph.Nodes); err != nil {
+	if err := e.nodes(m.Graph.Nodes); err != nil {
 		return err
 	}
-	for _, f := range c.m.Functions {
-		if err := c.nodes(f.Nodes); err != nil {
+	for _, f := range m.Functions {
+		if err := e.nodes(f.Nodes); err != nil {
 			return fmt.Errorf("function %q: %w", f.Name, err)
 		}
 	}
@@ -117,19 +107,19 @@ func hasDoubleWeights(g *graph.Graph) bool {
 	})
 }
 
-func (c *conversion) computed() map[string]bool {
+func computed(g *graph.Graph) map[string]bool {
 	read := map[string]bool{}
-	for _, n := range c.m.Graph.Nodes {
+	for _, n := range g.Nodes {
 		for _, in := range n.Inputs {
 			read[in] = read[in] || !n.Is("Cast")
 		}
 	}
-	lists.Mark(read, graph.Names(c.m.Graph.Outputs)...)
+	lists.Mark(read, graph.Names(g.Outputs)...)
 	return read
 }
 
-func (c *conversion) tensor(t *graph.Tensor) (*graph.Tensor, error) {
-	if t == nil || !c.from[t.DType] {
+func (e *ElementTypes) tensor(t *graph.Tensor) (*graph.Tensor, error) {
+	if t == nil || !e.from[t.DType] {
 		return t, nil
 	}
 	if len(t.Extra) > 0 {
@@ -139,27 +129,27 @@ func (c *conversion) tensor(t *graph.Tensor) (*graph.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.found[t.DType] = true
+	e.found[t.DType] = true
 	return graph.FromFloats(t.Name, v, t.Dims...), nil
 }
 
 // typeOf returns the attribute that gives what a node makes a type that becomes float32, or nil.
-func (c *conversion) typeOf(n *graph.Node) *graph.Attr {
+func (e *ElementTypes) typeOf(n *graph.Node) *graph.Attr {
 	names := map[string]string{"Cast": "to", "EyeLike": "dtype", "DequantizeLinear": "output_dtype"}
-	if a := n.Attr(names[n.Op]); a != nil && c.from[graph.DType(a.I)] {
+	if a := n.Attr(names[n.Op]); a != nil && e.from[graph.DType(a.I)] {
 		return a
 	}
 	return nil
 }
 
-func (c *conversion) nodes(nodes []*graph.Node) error {
+func (e *ElementTypes) nodes(nodes []*graph.Node) error {
 	for _, n := range nodes {
-		if a := c.typeOf(n); a != nil {
-			c.found[graph.DType(a.I)] = true
+		if a := e.typeOf(n); a != nil {
+			e.found[graph.DType(a.I)] = true
 			a.I = int64(graph.Float)
 		}
 		for i := range n.Attrs {
-			t, err := c.tensor(n.Attrs[i].T)
+			t, err := e.tensor(n.Attrs[i].T)
 			if err != nil {
 				return fmt.Errorf("%s: %w", n.Label(), err)
 			}

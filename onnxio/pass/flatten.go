@@ -92,9 +92,9 @@ func (f *flattener) contract(n *graph.Node) {
 	}
 }
 
-// productAxes describes the product n, of which input side is weights of these dims, where axes of the value that are
-// rows of the result come before those that are summed, and those that the weights add come last: how many are rows, the
-// weights' dims without those that are repeated, and the order that puts the summed ones first; nil for other products.
+// productAxes describes the product n, of which input side is weights of these dims, where the value's axes that the
+// result has come before those that are summed, and those that the weights add come last. It returns the number of the
+// former, the weights' dims without those that are repeated, and the order that puts the summed ones first.
 func productAxes(n *graph.Node, side int, value graph.Shape, dims []int64) (rows int, weights, perm []int64) {
 	ranks := []int{len(value), len(value)}
 	ranks[side] = len(dims)
@@ -120,7 +120,8 @@ func productAxes(n *graph.Node, side int, value graph.Shape, dims []int64) (rows
 	for _, l := range x[len(kept):] + added {
 		perm = append(perm, int64(strings.IndexRune(letters, l)))
 	}
-	if kept == "" || !follows || strings.ContainsAny(added, x) || len(perm) != len(weights) || slices.Contains(perm, -1) {
+	other := !follows || strings.ContainsAny(added, x) || slices.Contains(perm, -1)
+	if other || kept == "" || len(perm) != len(weights) {
 		return 0, nil, nil
 	}
 	return len(kept), weights, perm
@@ -189,7 +190,8 @@ func (f *flattener) sink(n *graph.Node) bool {
 	}
 	if flat == nil || slices.ContainsFunc(constants, func(i int) bool {
 		along := trimmed(f.Inits[n.Inputs[i]].Dims)
-		return len(along) > 0 && (graph.Fixed(along...).Elements() != flat[1] || !slices.Equal(along, to[len(to)-len(along):]))
+		return len(along) > 0 &&
+			(graph.Fixed(along...).Elements() != flat[1] || !slices.Equal(along, to[len(to)-len(along):]))
 	}) {
 		return false
 	}

@@ -2,7 +2,6 @@ package pass
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,9 +45,8 @@ func (r *inliner) run() error {
 	}
 	nodes := r.G.Nodes
 	r.G.Nodes = nil
-	r.emit(nodes, &nameScope{outermost: true})
-	if len(r.errs) > 0 {
-		return errors.Join(r.errs...)
+	if err := r.emit(nodes, &nameScope{outermost: true}); err != nil {
+		return err
 	}
 	r.Model.Functions = slices.DeleteFunc(r.Model.Functions, func(f *graph.Function) bool {
 		return f.Domain != FunctionDomain
@@ -71,8 +69,6 @@ func domain(d string) string { return strings.TrimPrefix(d, "ai.onnx") }
 type inliner struct {
 	*graph.Rewriter
 	functions map[functionCall]*graph.Function
-	errs      []error
-	full      bool // the graph is too large
 }
 
 // nameScope is where names mean something: the graph, the body of one call, or a branch.
@@ -97,19 +93,16 @@ func (s *nameScope) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-func (r *inliner) emit(nodes []*graph.Node, s *nameScope) {
+func (r *inliner) emit(nodes []*graph.Node, s *nameScope) error {
 	for _, n := range nodes {
 		if len(r.G.Nodes) >= maxInlined {
-			if !r.full {
-				r.errs = append(r.errs, fmt.Errorf("written out, the functions have more than %d nodes", maxInlined))
-			}
-			r.full = true
-			return
+			return fmt.Errorf("written out, the functions have more than %d nodes", maxInlined)
 		}
 		if err := r.node(n, s); err != nil {
-			r.errs = append(r.errs, err)
+			return err
 		}
 	}
+	return nil
 }
 
 func (r *inliner) node(n *graph.Node, s *nameScope) error {
@@ -209,7 +202,9 @@ func (r *inliner) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *
 			copies = append(copies, i)
 		}
 	}
-	r.emit(nodes, s)
+	if err := r.emit(nodes, s); err != nil {
+		return err
+	}
 	for _, i := range copies {
 		v, ok := s.lookup(outputs[i])
 		if !ok || v == "" {
@@ -226,15 +221,12 @@ func (r *inliner) branch(n *graph.Node, s *nameScope) error {
 	if s.depth >= maxCalls {
 		return fmt.Errorf("branches lie in one another %d deep", maxCalls)
 	}
-	if len(r.errs) > 0 {
-		return nil // what a condition is computed from may be missing
-	}
 	_ = autodiff.Infer(r.G, r.Types) // what stays unknown matters only if the condition needs it
 	taken, known := autodiff.Integers(r.G, r.Types, n.Input(0))
 	if !known || len(taken) != 1 {
-		return fmt.Errorf("%s: its condition %q is not constant: it does not follow from constants and fixed sizes, and only "+
-			"one branch can be differentiated and quantized. Export the model without it, for inputs of fixed sizes", n.Label(),
-			n.Input(0))
+		return fmt.Errorf("%s: its condition %q is not constant: it does not follow from constants and fixed sizes, and "+
+			"only one branch can be differentiated and quantized. Export the model without it, for inputs of fixed sizes",
+			n.Label(), n.Input(0))
 	}
 	a := n.Attr("else_branch")
 	if taken[0] != 0 {

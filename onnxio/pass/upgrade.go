@@ -48,7 +48,7 @@ func Upgrading() graph.Pass {
 				err = fmt.Errorf("the model has functions, such as %q: inline them (onnx.inliner)", m.Functions[0].Name)
 			default:
 				r.Types = typesOf(r.G, r.Types)
-				err = upgradeNodes(r, version, upgradedOpset)
+				err = upgradeNodes(r, version)
 			}
 			if err != nil {
 				return fmt.Errorf("upgrade to opset %d: %w", upgradedOpset, err)
@@ -63,41 +63,30 @@ func Upgrading() graph.Pass {
 	}
 }
 
-type upgrader struct {
-	*graph.Rewriter
-	before []*graph.Node // what a rule puts before its node
-	after  []*graph.Node // and after it
-}
+type upgrader struct{ *graph.Rewriter }
 
-func upgradeNodes(r *graph.Rewriter, from, to int64) error {
-	u, rules := &upgrader{Rewriter: r}, changes()
+func upgradeNodes(r *graph.Rewriter, version int64) error {
+	rules := changes()
 	var errs []error
 	r.Rebuild(func(n *graph.Node) {
-		u.before, u.after = nil, nil
-		label := n.Label()
-		if err := u.node(n, rules[n.Op], from, to); err != nil {
+		label, err := n.Label(), error(nil)
+		if n.Standard() && n.HasGraphs() {
+			err = errors.New("has a subgraph, which cannot be upgraded")
+		}
+		for _, c := range rules[n.Op] {
+			if err == nil && n.Standard() && version < c.version {
+				err = c.rewrite(upgrader{r}, n)
+			}
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s %w", label, err))
 		}
-		r.G.Nodes = append(append(append(r.G.Nodes, u.before...), n), u.after...)
+		r.G.Nodes = append(r.G.Nodes, n)
 	})
 	return errors.Join(errs...)
 }
 
-func (u *upgrader) node(n *graph.Node, rules []change, from, to int64) error {
-	if n.Standard() && from < to && n.HasGraphs() {
-		return errors.New("has a subgraph, which cannot be upgraded")
-	}
-	for _, c := range rules {
-		if n.Standard() && from < c.version && c.version <= to {
-			if err := c.rewrite(u, n); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (u *upgrader) nameOf(n *graph.Node, hint string) string {
+func (u upgrader) nameOf(n *graph.Node, hint string) string {
 	base := n.Name
 	if base == "" && len(n.Outputs) > 0 {
 		base = n.Outputs[0]
@@ -105,7 +94,7 @@ func (u *upgrader) nameOf(n *graph.Node, hint string) string {
 	return u.Name(base + "_" + hint)
 }
 
-func (u *upgrader) input(n *graph.Node, hint string, i int, t *graph.Tensor) {
+func (u upgrader) input(n *graph.Node, hint string, i int, t *graph.Tensor) {
 	if t == nil {
 		return
 	}
@@ -124,7 +113,7 @@ type (
 		version int64
 		rewrite upgradeRule
 	}
-	upgradeRule func(*upgrader, *graph.Node) error
+	upgradeRule func(upgrader, *graph.Node) error
 )
 
 // changes is the table of the operators that changed their form or meaning between opset 7 and 21. Others only allowed
@@ -141,7 +130,7 @@ func changes() map[string][]change {
 	ratio := func(a *graph.Attr) *graph.Tensor { return graph.FromFloats("", []float32{a.F}) }
 	t := map[string][]change{
 		// The statistics are those of channels; they could be of each position before.
-		"BatchNormalization": {{9, func(_ *upgrader, n *graph.Node) error {
+		"BatchNormalization": {{9, func(_ upgrader, n *graph.Node) error {
 			if a := remove(n, "spatial"); a != nil && a.I == 0 {
 				return errors.New("normalizes every position by itself (spatial: 0), which opset 9 dropped: export the model at " +
 					"a newer opset")
@@ -149,7 +138,7 @@ func changes() map[string][]change {
 			return nil
 			// Training became an attribute, with other outputs. Until then outputs other than the first said that the node
 			// normalises by the statistics of the batch, which is what ONNX Runtime does even if nothing uses them.
-		}}, {14, func(_ *upgrader, n *graph.Node) error {
+		}}, {14, func(_ upgrader, n *graph.Node) error {
 			first := min(1, len(n.Outputs))
 			if slices.ContainsFunc(n.Outputs[first:], func(o string) bool { return o != "" }) {
 				return errors.New("is in training form, in which outputs depend on the batch: export the model in evaluation mode")
@@ -160,7 +149,7 @@ func changes() map[string][]change {
 		// The old defaults are the ends of float32's range.
 		"Clip": {{11, numberInput("min", 1)}, {11, numberInput("max", 2)}},
 		// The mask, which had the type of the data, became one of booleans.
-		"Dropout": {{10, func(u *upgrader, n *graph.Node) error {
+		"Dropout": {{10, func(u upgrader, n *graph.Node) error {
 			if len(n.Outputs) > 1 {
 				if mask := n.Outputs[1]; len(u.Consumers[mask]) > 0 || u.G.IsOutput(mask) {
 					return errors.New("has a mask whose type changed and that is used")
@@ -173,19 +162,19 @@ func changes() map[string][]change {
 		"Slice": {
 			{10, asInput("starts", 1, integers)}, {10, asInput("ends", 2, integers)}, {10, asInput("axes", 3, integers)},
 		},
-		"Split": {{13, asInput("split", 1, integers)}, {18, func(_ *upgrader, n *graph.Node) error {
+		"Split": {{13, asInput("split", 1, integers)}, {18, func(_ upgrader, n *graph.Node) error {
 			if n.Input(1) == "" && n.Attr("num_outputs") == nil {
 				n.Attrs = append(n.Attrs, graph.IntAttr("num_outputs", int64(len(n.Outputs))))
 			}
 			return nil
 		}}},
 		"TopK":    {{10, asInput("k", 1, k)}},
-		"Scatter": {{11, func(_ *upgrader, n *graph.Node) error { n.Op = "ScatterElements"; return nil }}},
+		"Scatter": {{11, func(_ upgrader, n *graph.Node) error { n.Op = "ScatterElements"; return nil }}},
 	}
 	for op, version := range map[string]int64{
 		"Upsample": 10, "Resize": 11, "RoiAlign": 16, "GridSample": 20, "DFT": 20, "GroupNormalization": 21,
 	} {
-		t[op] = []change{{version, func(*upgrader, *graph.Node) error {
+		t[op] = []change{{version, func(upgrader, *graph.Node) error {
 			return errors.New("is of an operator that cannot be upgraded: export the model at a newer opset")
 		}}}
 	}
@@ -206,7 +195,7 @@ func changes() map[string][]change {
 
 // oneAxis: softmaxes normalised over all axes from axis (default 1) on, as if the input were flattened to a matrix
 // there; from opset 13 on they do so over the one axis (default -1).
-func oneAxis(u *upgrader, n *graph.Node) error {
+func oneAxis(u upgrader, n *graph.Node) error {
 	axis := n.Int("axis", 1)
 	t, known := u.Types[n.Input(0)]
 	remove(n, "axis")
@@ -218,18 +207,20 @@ func oneAxis(u *upgrader, n *graph.Node) error {
 		return errors.New("does not have one input and one output")
 	}
 	shape, flat, soft := u.nameOf(n, "shape"), u.nameOf(n, "flat"), u.nameOf(n, "matrix")
-	step := func(op string, in []string, out string, attrs ...graph.Attr) []*graph.Node {
-		return []*graph.Node{{Name: u.nameOf(n, op), Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}}
+	step := func(op string, in []string, out string, attrs ...graph.Attr) *graph.Node {
+		return &graph.Node{Name: u.nameOf(n, op), Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}
 	}
-	u.before = append(step("Shape", n.Inputs, shape), step("Flatten", n.Inputs, flat, graph.IntAttr("axis", axis))...)
-	u.after = step("Reshape", []string{soft, shape}, n.Outputs[0])
-	n.Inputs, n.Outputs = []string{flat}, []string{soft}
-	n.Attrs = append(n.Attrs, graph.IntAttr("axis", -1))
+	softmax := *n
+	softmax.Inputs, softmax.Outputs = []string{flat}, []string{soft}
+	softmax.Attrs = append(n.Attrs, graph.IntAttr("axis", -1))
+	u.G.Nodes = append(u.G.Nodes, step("Shape", n.Inputs, shape),
+		step("Flatten", n.Inputs, flat, graph.IntAttr("axis", axis)), &softmax)
+	*n = *step("Reshape", []string{soft, shape}, n.Outputs[0])
 	return nil
 }
 
 func asInput(name string, i int, constant func(*graph.Attr) *graph.Tensor) upgradeRule {
-	return func(u *upgrader, n *graph.Node) error {
+	return func(u upgrader, n *graph.Node) error {
 		if a := remove(n, name); a != nil {
 			u.input(n, name, i, constant(a))
 		}
@@ -248,7 +239,7 @@ func remove(n *graph.Node, name string) *graph.Attr {
 }
 
 func numberInput(name string, i int) upgradeRule {
-	return func(u *upgrader, n *graph.Node) error {
+	return func(u upgrader, n *graph.Node) error {
 		a := remove(n, name)
 		if a == nil || a.F == 0 && n.Op == "Pad" { // zeros are what is padded with anyway
 			return nil
