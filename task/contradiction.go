@@ -38,7 +38,7 @@ func contradiction(t *Task) error {
 // each row's largest coefficient, by which all of them have to give way.
 func (t *Task) contradictory(rules []Rule) bool {
 	const give, strict = 1e-7, 1e-6
-	at := map[Term]int{} // columns of a number and of the values of a category; of a number the next one is its negative
+	at := map[Term]int{} // columns of a number and of the values of a category
 	var rows []map[int]float64
 	var bounds []float64
 	add := func(row map[int]float64, bound float64, isStrict bool) {
@@ -60,7 +60,7 @@ func (t *Task) contradictory(rules []Rule) bool {
 	column := func(q Term) int {
 		q.Coef = 0
 		if _, known := at[q]; !known {
-			at[q] = 2*len(at) + 1 // column 0 is the amount
+			at[q] = len(at) + 1 // column 0 is the amount
 		}
 		return at[q]
 	}
@@ -68,11 +68,7 @@ func (t *Task) contradictory(rules []Rule) bool {
 		for _, q := range r.Then {
 			row := map[int]float64{}
 			for _, term := range q.Terms {
-				j := column(term)
-				row[j] += term.Coef
-				if term.Value == "" {
-					row[j+1] -= term.Coef
-				}
+				row[column(term)] += term.Coef
 			}
 			add(row, q.Bound, q.Strict)
 		}
@@ -82,6 +78,7 @@ func (t *Task) contradictory(rules []Rule) bool {
 		for q, j := range at {
 			if q.Feature == f.Name && q.Value != "" {
 				one[j] = 1 // at most one of its values holds
+				add(map[int]float64{j: -1}, 0, false)
 			}
 		}
 		add(one, 1, false)
@@ -90,22 +87,21 @@ func (t *Task) contradictory(rules []Rule) bool {
 			continue
 		}
 		if !math.IsInf(f.Bounds[1], 0) {
-			add(map[int]float64{j: 1, j + 1: -1}, f.Bounds[1], false)
+			add(map[int]float64{j: 1}, f.Bounds[1], false)
 		}
 		if !math.IsInf(f.Bounds[0], 0) {
-			add(map[int]float64{j: -1, j + 1: 1}, -f.Bounds[0], false)
+			add(map[int]float64{j: -1}, -f.Bounds[0], false)
 		}
 	}
-	first := 2*len(at) + 1 // of the slacks
-	a, cost := mat.NewDense(len(rows), first+len(rows), nil), make([]float64, first+len(rows))
+	limits, cost := mat.NewDense(len(rows), len(at)+1, nil), make([]float64, len(at)+1)
 	cost[0] = 1
 	for i, row := range rows {
-		a.Set(i, 0, -max(1, math.Abs(bounds[i])))
-		a.Set(i, first+i, 1)
+		limits.Set(i, 0, -max(1, math.Abs(bounds[i])))
 		for j, v := range row {
-			a.Set(i, j, v)
+			limits.Set(i, j, v)
 		}
 	}
-	least, _, err := lp.Simplex(cost, a, bounds, 1e-10, nil)
+	c, a, b := lp.Convert(cost, limits, bounds, nil, nil)
+	least, _, err := lp.Simplex(c, a, b, 1e-10, nil)
 	return err == nil && least > give
 }

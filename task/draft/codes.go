@@ -8,7 +8,6 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -18,19 +17,8 @@ const mostCodes = 5
 // codes returns the numbers of a column that look like codes for "not known" instead of values, ascending: numbers that
 // people take for that, see isCode, which lie apart from all others at an end of the column.
 func (p *profile) codes() []float64 {
-	var all []float64
-	for rest := p; ; {
-		found := rest.codesAt(true)
-		if found == nil {
-			found = rest.codesAt(false)
-		}
-		if found == nil {
-			slices.Sort(all)
-			return all
-		}
-		all = append(all, found...)
-		rest = rest.without(found)
-	}
+	low := p.codesAt(true)
+	return append(low, p.without(low).codesAt(false)...)
 }
 
 // isCode says whether people take v for "not known": -1 to -9; two nines or more, of which the last may be 5 to 8;
@@ -72,7 +60,7 @@ func (p *profile) rowsOf(numbers []float64) int {
 	return int(n)
 }
 
-// codesAt finds codes at one end of the column: at most mostCodes, in three rows or more, apart from the other numbers.
+// codesAt finds codes at one end of the column: at most mostCodes, apart from the other numbers.
 func (p *profile) codesAt(below bool) []float64 {
 	points, weights := slices.Clone(p.points), slices.Clone(p.weights)
 	if !below {
@@ -81,48 +69,39 @@ func (p *profile) codesAt(below bool) []float64 {
 	}
 	number := func(v float64) bool { return !isCode(v) || v < 0 != below }
 	for k := min(mostCodes, len(points)-2); k > 0; k-- {
-		coded, codes := floats.Sum(weights[:k]), points[:k]
-		if !slices.ContainsFunc(codes, number) && coded >= 3 && p.areCodes(codes, points[k:], coded, weights[k:]) {
+		codes := points[:k]
+		if !slices.ContainsFunc(codes, number) && p.areCodes(codes, points[k:], floats.Sum(weights[:k]), weights[k:]) {
+			slices.Sort(codes)
 			return codes
 		}
 	}
 	return nil
 }
 
-// near is how many of the numbers next to codes these are compared with.
-const near = 5
-
 // areCodes says whether codes at an end of a column, in so many rows, are apart from the others, the nearest of which
-// comes first: far away, or more frequent than those next to them, or, below 0, next to a number that is not rare.
+// comes first: in three rows or more each, and farther away than these are from each other, or than the nearest are by
+// a multiple, or more frequent.
 // Below counts, of which zero is the most frequent, there need not be a gap.
 func (p *profile) areCodes(codes, others []float64, coded float64, weights []float64) bool {
-	rows := coded + floats.Sum(weights)
-	gap, span := math.Abs(others[0]-codes[len(codes)-1]), math.Abs(others[len(others)-1]-others[0])
-	frequent := coded >= 3*slices.Max(weights[:min(near, len(weights))])
-	apart := isApart(gap, coded/float64(len(codes)), others, weights)
+	near := min(5, len(others))
+	gap, span, widest := math.Abs(others[0]-codes[len(codes)-1]), math.Abs(others[len(others)-1]-others[0]), 0.0
+	for i := 1; i < near; i++ {
+		widest = max(widest, math.Abs(others[i]-others[i-1]))
+	}
+	frequent := coded >= 3*float64(len(codes))*slices.Max(weights[:near])
 	switch {
+	case coded < 3*float64(len(codes)):
+		return false
 	case codes[0] > 0: // prices that end in 9 are none
 		other := func(v float64) bool { return math.Mod(codes[0]-v, 5) != 0 }
-		return len(others) >= 3 && slices.ContainsFunc(others, other) &&
-			(gap >= 3*span || frequent && (gap >= span || apart && gap >= span/20))
+		return len(others) >= 3 && slices.ContainsFunc(others, other) && (gap >= 3*span || frequent && gap >= span)
 	case others[0] < 0:
-		return apart && gap >= span && codes[len(codes)-1] <= -77
-	case apart:
-		return gap >= span || frequent || floats.Sum(weights[:min(3, len(weights))]) >= max(10, rows/100)
+		return gap >= span && codes[len(codes)-1] <= -77
+	case gap >= 3*widest || frequent && gap > widest:
+		return true
 	}
 	return p.whole && others[0] == 0 && len(others) >= 8*len(codes) && slices.Max(weights) == weights[0] &&
-		coded >= max(10, rows/200)
-}
-
-// isApart says whether a gap is wider than those between the nearest numbers, and not by chance: a code is far more
-// frequent than they are, or numbers as frequent as on both sides of the gap would fill it with seven rows or more.
-func isApart(gap, each float64, others, weights []float64) bool {
-	n := min(near+1, len(others))
-	gaps := lists.Make(n-1, func(i int) float64 { return math.Abs(others[i+1] - others[i]) })
-	slices.Sort(gaps)
-	usual := gaps[len(gaps)/2]
-	chance := (gap/usual-1)*min(each, slices.Min(weights[:n])) < 7 && each < 20*slices.Max(weights[:min(near, n)])
-	return gap >= 2*usual && !chance
+		coded >= max(10, (coded+floats.Sum(weights))/200)
 }
 
 func numbers(v []float64) string {

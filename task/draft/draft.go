@@ -361,27 +361,28 @@ func (d *drafter) leave(p *profile, why string) {
 }
 
 func (d *drafter) inferred() error {
+	named := func(p *profile) bool { return p != d.label && strings.TrimSpace(p.name) != "" }
+	useful := lists.Filter(d.profiles, func(p *profile) bool { return named(p) && p.useless() == "" })
+	numbers := lists.Filter(useful, func(p *profile) bool { return p.numeric })
 	use, err := d.named()
 	if err != nil {
 		return err
 	}
-	fitting := false
-	if use == nil {
-		use = d.numbers()
-		fitting = use != nil
+	why := "it was not named"
+	switch {
+	case d.o.Features != nil:
+	case len(numbers) > 0 && len(numbers) == d.o.inputs:
+		use, why = numbers, fmt.Sprintf("the model takes %d numbers, and as many columns have them", d.o.inputs)
+	default:
+		use = useful
 	}
-	for _, p := range d.profiles {
-		switch why := p.useless(); {
-		case p == d.label || strings.TrimSpace(p.name) == "":
-		case d.o.Features != nil && !slices.Contains(use, p):
-			d.leave(p, "it was not named")
-		case fitting && !slices.Contains(use, p):
-			d.leave(p, cmp.Or(why, fmt.Sprintf("the model takes %d numbers, and as many columns have them", d.o.inputs)))
-		case fitting:
-		case d.o.Features == nil && why != "":
+	for _, p := range lists.Filter(d.profiles, named) {
+		switch useless := p.useless(); {
+		case slices.Contains(use, p):
+		case d.o.Features != nil:
 			d.leave(p, why)
-		case d.o.Features == nil:
-			use = append(use, p)
+		default:
+			d.leave(p, cmp.Or(useless, why))
 		}
 	}
 	d.features = lists.Map(use, d.infer)
@@ -399,24 +400,6 @@ func (d *drafter) inferred() error {
 	}
 	d.groups()
 	return nil
-}
-
-// numbers are the columns of numbers, where these are as many as the model has inputs and there are others; else nil.
-func (d *drafter) numbers() (use []*profile) {
-	others := false
-	for _, p := range d.profiles {
-		switch {
-		case p == d.label || strings.TrimSpace(p.name) == "" || p.useless() != "":
-		case p.numeric:
-			use = append(use, p)
-		default:
-			others = true
-		}
-	}
-	if !others || len(use) != d.o.inputs {
-		return nil
-	}
-	return use
 }
 
 func (d *drafter) named() (use []*profile, err error) {
@@ -599,14 +582,6 @@ func (d *drafter) write() (*Draft, error) {
 		if f.Mutable = f.Actionable; f.Actionable {
 			free++
 		}
-		var items, lists []string
-		for _, k := range f.Keys() {
-			if pieces := flow(k.Name, k.Value.Out()); len(pieces) > 1 {
-				lists = append(lists, pieces...)
-			} else {
-				items = append(items, pieces...)
-			}
-		}
 		if n := f.Number(); n != nil {
 			p.Numbers = true
 			if n.Missing != nil && f.Actionable {
@@ -617,12 +592,23 @@ func (d *drafter) write() (*Draft, error) {
 		}
 		p.Categories = p.Categories || f.Encoding.Kind() == "onehot"
 		p.Columns = append(p.Columns, f.Column)
-		p.Features = append(p.Features, pageFeature{
-			f.protected, f.questions, wrap("  - {", append(items, lists...), "}", "     "),
-		})
+		p.Features = append(p.Features, pageFeature{f.protected, f.questions, entry(&f.Feature)})
 	}
 	p.MaxFeatures = min(free, 3)
 	return p.draft(d.notes)
+}
+
+// entry writes a feature as an entry of a list, with long values last.
+func entry(f *task.Feature) string {
+	var items, lists []string
+	for _, k := range f.Keys() {
+		if pieces := flow(k.Name, k.Value.Out()); len(pieces) > 1 {
+			lists = append(lists, pieces...)
+		} else {
+			items = append(items, pieces...)
+		}
+	}
+	return wrap("  - {", append(items, lists...), "}", "     ")
 }
 
 // flow writes a key and its value in pieces between which a line may end.

@@ -13,8 +13,7 @@ import (
 
 type imageDraft struct {
 	file   *task.ImageFile
-	shape  []int
-	layout string
+	pixels task.Pixels
 	asked  []string // of shape, scaling and class
 
 	label, favourable string
@@ -25,7 +24,7 @@ type imageDraft struct {
 // findImages looks for images at path, an IDX file or a folder, for a model whose input has these sizes after the
 // batch; nil when there are none. Without a model sizes are nil: grey images have a shape all the same.
 func findImages(path string, sizes []int) (*imageDraft, error) {
-	p, numbers := &imageDraft{index: -1}, 1
+	p, numbers := &imageDraft{index: -1, pixels: task.Pixels{Layout: "chw", Standardized: task.Standardized{Std: 255}}}, 1
 	for _, n := range sizes {
 		numbers *= n
 	}
@@ -39,25 +38,25 @@ func findImages(path string, sizes []int) (*imageDraft, error) {
 	} else if len(sizes) == 0 {
 		sizes, numbers = []int{1, h, w}, h*w
 	}
-	if h == 0 && len(sizes) == 3 {
-		p.shape, p.layout = sizes, "chw"
+	if p.pixels.Shape = sizes; h == 0 && len(sizes) == 3 {
 		if sizes[2] <= 4 && sizes[0] > 4 {
-			p.layout = "hwc"
+			p.pixels.Layout = "hwc"
 		}
 		return p, nil
 	}
 	channels := numbers / max(h*w, 1)
-	p.shape, p.layout = []int{channels, h, w}, "chw"
-	last := []int{h, w, channels}
+	first, last := []int{channels, h, w}, []int{h, w, channels}
 	switch {
-	case channels < 1 || channels > 4 || channels*h*w != numbers || len(sizes) == 3 && !slices.Equal(sizes, p.shape) &&
+	case channels < 1 || channels > 4 || channels*h*w != numbers || len(sizes) == 3 && !slices.Equal(sizes, first) &&
 		!slices.Equal(sizes, last):
 		return nil, fmt.Errorf("data file %s: the images have %d x %d pixels (rows x columns), and the model takes %v: "+
 			"bring them to its size first", path, h, w, sizes)
-	case len(sizes) == 3 && !slices.Equal(sizes, p.shape):
-		p.shape, p.layout = last, "hwc"
-	case len(sizes) != 3 && channels > 1:
-		p.asked = []string{"are the model's inputs channels, rows, columns (chw), or rows, columns, channels (hwc)?"}
+	case len(sizes) == 3 && !slices.Equal(sizes, first):
+		p.pixels.Layout = "hwc"
+	case len(sizes) != 3:
+		if p.pixels.Shape = first; channels > 1 {
+			p.asked = []string{"are the model's inputs channels, rows, columns (chw), or rows, columns, channels (hwc)?"}
+		}
 	}
 	return p, nil
 }
@@ -86,12 +85,9 @@ func (p *imageDraft) draft(ctx context.Context, from Source, o Options, m *Model
 			"class has the index 1")
 		return p.write(o.File)
 	}
-	index, sorted := classes(labels, m.Classes, m.Labels)
-	if k, ok := index[p.favourable]; ok {
-		p.index = k
-		if !sorted {
-			p.notes = append(p.notes, fmt.Sprintf("the class index of the label %s is %d", p.favourable, k))
-		}
+	class, sorted := classOf(p.favourable, labels, m)
+	if p.index = class; class >= 0 && !sorted {
+		p.notes = append(p.notes, fmt.Sprintf("the class index of the label %s is %d", p.favourable, class))
 	}
 	asked := []string{"does the model take pixels between 0 and 1 (std: 255), as here, as bytes (std: 1), " +
 		"between -1 and 1 (mean and std: 127.5), or standardised? `cfq task check` compares them by the labels."}
@@ -103,49 +99,38 @@ func (p *imageDraft) draft(ctx context.Context, from Source, o Options, m *Model
 }
 
 func (p *imageDraft) write(file string) (*Draft, error) {
-	keys := []string{"name: " + scalar(p.file.Names[0]), "kind: image"}
-	keys = append(keys, flow("shape", p.shape)...)
-	if p.layout == "hwc" {
-		keys = append(keys, "layout: hwc")
-	}
-	keys = append(keys, "mean: 0", "std: 255", "bounds: [0, 255]", "step: 1")
+	f := task.Feature{Name: p.file.Names[0], Column: p.file.Names[0], Encoding: &p.pixels, Action: task.Free()}
+	f.Bounds, f.Step = [2]float64{0, 255}, 1
 	out := &page{
 		About: fmt.Sprintf("A draft from %s. Which pixels can change, how far, and at what cost is for you to say: "+
 			"sparsity.max_features bounds how many.", message.Legible(file)),
 		Data: task.Data{Label: p.label, Favourable: p.favourable}, Missing: true,
 		Index: p.index, pageQuestions: pageQuestions{Asked: p.asked}, Image: true,
-		Features: []pageFeature{{Keys: wrap("  - {", keys, "}", "     ")}},
+		Features: []pageFeature{{Keys: entry(&f)}},
 	}
 	return out.draft(p.notes)
 }
 
-// classes returns the class of each label of a model of n classes whose labels it has itself, or which number its
-// classes from 0, or, with sorted set, as many as classes that stand in the order of the alphabet. -1: not known.
-func classes(labels []string, n int, own []string) (index map[string]int, sorted bool) {
-	index = map[string]int{}
-	distinct := slices.Sorted(slices.Values(labels))
-	distinct = slices.DeleteFunc(slices.Compact(distinct), func(l string) bool { return l == "" })
-	known := func(of func(label string) int) bool {
-		clear(index)
-		for _, l := range distinct {
-			if index[l] = of(l); index[l] < 0 {
-				return false
-			}
-		}
-		return len(distinct) > 0
-	}
+// classOf returns the class of a label, -1 where it is not known, of a model that has the labels itself, or numbers its
+// classes from 0 by them, or, with sorted set, has as many classes as labels, in the order of the alphabet.
+func classOf(label string, labels []string, m *Model) (class int, sorted bool) {
+	distinct := slices.Compact(slices.Sorted(slices.Values(labels)))
+	distinct = slices.DeleteFunc(distinct, func(l string) bool { return l == "" })
+	named := func(l string) int { return task.Find(m.Labels, l) }
 	number := func(l string) int {
-		if k, err := strconv.Atoi(l); err == nil && k >= 0 && k < n {
+		if k, err := strconv.Atoi(l); err == nil && k >= 0 && k < m.Classes {
 			return k
 		}
 		return -1
 	}
-	switch {
-	case known(func(l string) int { return task.Find(own, l) }), known(number):
-		return index, false
-	case len(distinct) == n:
-		known(func(l string) int { return slices.Index(distinct, l) })
-		return index, true
+	for _, of := range []func(string) int{named, number} {
+		unknown := func(l string) bool { return of(l) < 0 }
+		if len(distinct) > 0 && !slices.ContainsFunc(distinct, unknown) {
+			return of(label), false
+		}
 	}
-	return nil, false
+	if len(distinct) == m.Classes {
+		return slices.Index(distinct, label), true
+	}
+	return -1, false
 }
