@@ -171,7 +171,7 @@ func TestGap(t *testing.T) {
 		f := must.Get(taskmodel.Open(m, in, 2))(t)
 		t.Cleanup(func() { _ = f.Close() })
 		x := refused(t, f, people, 60)
-		for _, norm := range []task.Norm{task.L1, task.L2} {
+		for _, norm := range []string{task.L1, task.L2} {
 			in.Cost.Norm = norm
 			for _, margin := range []float64{0, 0.1} {
 				gaps := gapOf(t, f, in, x, margin)

@@ -48,7 +48,7 @@ func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		tk := taskOf(0, feature("a", "numeric"))
-		tk.Cost = task.Cost{Norm: rapid.SampledFrom([]task.Norm{task.L1, task.L2, task.Mixed}).Draw(rt, "norm"), L1Ratio: 0.4}
+		tk.Cost = task.Cost{Norm: rapid.SampledFrom([]string{task.L1, task.L2, task.Mixed}).Draw(rt, "norm"), L1Ratio: 0.4}
 		c := &catalogue{a: compile(t, tk), limit: rapid.IntRange(1, 4).Draw(rt, "limit")}
 		byChanges := []float64{1, 0, 0, 0, 0}
 		for range rapid.IntRange(1, 4).Draw(rt, "shelves") {

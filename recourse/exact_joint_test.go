@@ -14,7 +14,7 @@ import (
 // A free number under rules, links and subsets: no worse than the exhaustive optimum over fine steps of it.
 func TestExactJointLine(t *testing.T) {
 	t.Parallel()
-	for _, norm := range []task.Norm{task.L1, task.L2} {
+	for _, norm := range []string{task.L1, task.L2} {
 		both, open := 0, 0
 		for seed := range uint64(8) {
 			rng := rand.New(rand.NewPCG(seed, 21))
@@ -123,7 +123,7 @@ func TestSolveAlongRuleGap(t *testing.T) {
 - {name: saved, kind: numeric, mean: 5000, std: 4000, bounds: [0, 30000], max_change: 6000}
 constraints: [debt <= 0.5 * income]
 `)
-	for _, norm := range []task.Norm{task.L1, task.L2} {
+	for _, norm := range []string{task.L1, task.L2} {
 		tk.Cost.Norm = norm
 		a := compile(t, tk)
 		var all gaps

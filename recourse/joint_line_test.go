@@ -29,7 +29,7 @@ func ruledTask(rng *rand.Rand) *task.Task {
 		fs = append(fs, f)
 	}
 	tk := taskOf(rng.IntN(n+1), fs...)
-	tk.Cost.Norm = []task.Norm{task.L1, task.L2, task.Mixed}[rng.IntN(3)]
+	tk.Cost.Norm = []string{task.L1, task.L2, task.Mixed}[rng.IntN(3)]
 	condition := func() task.Inequality {
 		q := task.Inequality{Bound: float64(rng.IntN(5)-2) / 2, Strict: rng.IntN(2) == 0}
 		for range 1 + rng.IntN(3) {

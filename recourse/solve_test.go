@@ -104,7 +104,7 @@ func allActions(tk *task.Task, a *constraint.Set, x []float32) (deltas []float32
 func TestSolveAgainstEnumeration(t *testing.T) {
 	t.Parallel()
 	const margin = 0.1
-	for _, norm := range []task.Norm{task.L1, task.L2} {
+	for _, norm := range []string{task.L1, task.L2} {
 		for _, linear := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s linear=%t", norm, linear), func(t *testing.T) {
 				var all gaps

@@ -43,7 +43,7 @@ func TestTransferTolerance(t *testing.T) {
 	all, loose := 0, 0
 	for seed := range repetitions(12, 200) {
 		rng := rand.New(rand.NewPCG(seed, 33))
-		tk := jointTask(rng, []task.Norm{task.L1, task.L2, task.Mixed}[seed%3], 1+int(seed%4))
+		tk := jointTask(rng, []string{task.L1, task.L2, task.Mixed}[seed%3], 1+int(seed%4))
 		a := compile(t, tk)
 		f := newMLP(rng, -0.5, tk.Dim(), 12, 8, 1+2*int(seed%2))
 		nets := networksOf(t, f, rounded(f, 0.5))
@@ -70,7 +70,7 @@ func TestTransferTolerance(t *testing.T) {
 // The cost of an action is that of the written values, which float32 makes less than that of whole steps.
 func TestTransferAtItsOwnCost(t *testing.T) {
 	t.Parallel()
-	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
+	for _, norm := range []string{task.L1, task.L2, task.Mixed} {
 		tk := parsed(`features:
 - {name: year, kind: numeric, mean: 0, std: 100, step: 1, bounds: [0, 4000]}
 - {name: size, kind: numeric, mean: 0, std: 100, step: 1, bounds: [0, 4000]}

@@ -105,7 +105,7 @@ func (d *fileDecoder) read(root ast.Node) {
 	d.checkNames()
 	if d.cost.Has("l1_ratio") && t.Cost.Norm != Mixed {
 		d.Errorf(d.cost.Place("l1_ratio"), "l1_ratio means nothing with norm %s; remove it, or set norm: mixed",
-			string(t.Cost.Norm))
+			t.Cost.Norm)
 	}
 	d.checkTarget()
 	if known {

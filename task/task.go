@@ -125,14 +125,11 @@ type Term struct {
 	Coef           float64
 }
 
-// Norm is how changes add up to the cost of an action.
-type Norm string
-
 // The norms of weighted changes w.
 const (
-	L1    Norm = "l1"    // sum |w|
-	L2    Norm = "l2"    // root of sum w^2
-	Mixed Norm = "mixed" // L1Ratio sum |w| + (1-L1Ratio) root of sum w^2
+	L1    = "l1"    // sum |w|
+	L2    = "l2"    // root of sum w^2
+	Mixed = "mixed" // L1Ratio sum |w| + (1-L1Ratio) root of sum w^2
 )
 
 // Override is what one person can change instead of what the task says: With is the Action of Features[Feature].
@@ -144,7 +141,7 @@ type Override struct {
 
 // Cost is the cost of an action.
 type Cost struct {
-	Norm    Norm
+	Norm    string  // how weighted changes add up
 	L1Ratio float64 // Mixed: from 0 to 1; default 0.5
 	// Weights is what the weight of an input is, by sigma in its units: inverse_std is Weight/(sigma+Eps), inverse_mad and
 	// inverse_range have the MAD of the training rows (1 for categories) and their range instead; uniform is 1, and given
