@@ -119,7 +119,7 @@ func (d *fileDecoder) latent(l *Latent) {
 }
 
 func (rd *peopleReader) codes(p *People) error {
-	if !rd.cols.uncoded {
+	if !rd.cols.uncoded || p.N == 0 {
 		return nil
 	}
 	return rd.task.Recode(rd.ctx, p, AllRows(p.N))
@@ -160,22 +160,15 @@ func (f *Feature) isCode() bool {
 
 // Decoder is Read for records that arrive one by one, as on a stream: every record is a person, or filtered, or comes
 // with the problem why it cannot be read. What it keeps does not grow with the records.
-type Decoder struct {
-	rd     *peopleReader
-	people *People // taken from rd
-}
+type Decoder struct{ rd *peopleReader }
 
 // Decoder finds the columns of the task among names. hash is ReadOptions.Hash.
 func (t *Task) Decoder(names []string, hash bool) (*Decoder, error) {
-	d := &Decoder{}
-	d.rd = newReader(context.Background(), t, ReadOptions{Hash: hash}, 1, func(p *People) error {
-		d.people = p
-		return d.rd.codes(p)
-	})
-	if err := d.rd.columns(names, true, nil); err != nil {
+	rd := newReader(context.Background(), t, ReadOptions{Hash: hash}, 1, nil)
+	if err := rd.columns(names, true, nil); err != nil {
 		return nil, err
 	}
-	return d, nil
+	return &Decoder{rd}, nil
 }
 
 // Add reads a record, whose fields it does not keep. It says whether it is one more of the people that Take returns. A
@@ -195,7 +188,6 @@ func (d *Decoder) Like() *People {
 // Take returns the people added since the last call, in order. Their Rows count the records of all calls. It fails
 // where the encoder of Task.Latent does.
 func (d *Decoder) Take() (*People, error) {
-	d.people = &People{Dim: d.rd.people.Dim}
-	err := d.rd.flush(1) // hands the people to the function above
-	return d.people, err
+	p := d.rd.batch()
+	return p, d.rd.codes(p)
 }

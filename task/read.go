@@ -115,7 +115,10 @@ func (rd *peopleReader) read(r io.Reader) (*People, error) {
 		} else if rd.take() {
 			rd.problem(bad)
 		}
-		return rd.flush(rd.size)
+		if rd.people.N < rd.size {
+			return nil
+		}
+		return rd.each(rd.batch())
 	}
 	if first != nil {
 		err = each(first, line, nil)
@@ -126,8 +129,8 @@ func (rd *peopleReader) read(r io.Reader) (*People, error) {
 	if err == nil {
 		err = rd.pick.End()
 	}
-	if err == nil {
-		err = rd.flush(1)
+	if err == nil && rd.people.N > 0 {
+		err = rd.each(rd.batch())
 	}
 	if err != nil {
 		return nil, err
@@ -608,16 +611,13 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 	return all, err
 }
 
-// flush hands on the people of the batch if there are so many.
-func (rd *peopleReader) flush(least int) error {
+// batch returns the people of the batch, and begins another one.
+func (rd *peopleReader) batch() *People {
 	p := rd.people
-	if p.N < least {
-		return nil
-	}
 	rd.people = rd.like()
 	p.Reading = Reading{Total: p.N, NoLines: rd.NoLines}
 	p.Subgroups = append(rd.task.subgroups(p), p.Subgroups...)
-	return rd.each(p)
+	return p
 }
 
 // like returns nobody, with the columns that the people of the batch have.

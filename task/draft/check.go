@@ -306,8 +306,8 @@ func (c *checker) category(f *task.Feature, values []string, p *profile, col *Co
 		}
 	}
 	if m := markers(values); m != nil && missing == nil && f.Actionable && f.Transitions == nil {
-		c.find(Warning, f.Name, 0, "%s looks like \"not known\", and actions lead from and to it: write missing: [%s], or "+
-			"missing: [] if it is a value", message.List(m, mostCodes), strings.Join(texts(m), ", "))
+		c.find(Warning, f.Name, 0, "%s looks like \"not known\", and actions lead from and to it: write missing: %s, or "+
+			"missing: [] if it is a value", message.List(m, mostCodes), flow(m, ", "))
 	}
 	if len(unseen) == len(values) {
 		c.find(Problem, f.Name, 0, "no row has any of the values")

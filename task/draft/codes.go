@@ -123,8 +123,8 @@ func (c *checker) codes(f *task.Feature, n *task.Standardized, p *profile, col *
 	}
 	rows, values := p.rowsOf(codes), p.without(codes)
 	c.find(Warning, f.Name, rows, "%s looks like a code for \"not known\" (%s of the rows), which actions lead from or "+
-		"to: write missing: [%s] and bounds within [%s, %s], or missing: [] if it is a value", numbers(codes),
-		message.Percent(c.share(rows), 1), strings.Join(decimals(codes), ", "), task.Decimal(values.points[0]),
+		"to: write missing: %s and bounds within [%s, %s], or missing: [] if it is a value", numbers(codes),
+		message.Percent(c.share(rows), 1), flow(codes, ", "), task.Decimal(values.points[0]),
 		task.Decimal(values.points[len(values.points)-1]))
 	return values
 }

@@ -598,65 +598,52 @@ func (d *drafter) write() (*Draft, error) {
 	return p.draft(d.notes)
 }
 
-// entry writes a feature as an entry of a list, with long values last.
+// entry writes a feature as an entry of a list, with lists of values last.
 func entry(f *task.Feature) string {
-	var items, lists []string
+	var items, long []string
 	for _, k := range f.Keys() {
-		if pieces := flow(k.Name, k.Value.Out()); len(pieces) > 1 {
-			lists = append(lists, pieces...)
-		} else {
-			items = append(items, pieces...)
+		value := k.Value.Out()
+		text := k.Name + ": " + flow(value, ",\n")
+		switch value.(type) {
+		case []string, []float64:
+			long = append(long, text)
+		default:
+			items = append(items, text)
 		}
 	}
-	return wrap("  - {", append(items, lists...), "}", "     ")
+	return wrap("  - {"+strings.Join(append(items, long...), ",\n")+"}", "     ")
 }
 
-// flow writes a key and its value in pieces between which a line may end.
-func flow(key string, value any) []string {
-	var list []string
+// flow writes a value on one line, or with what separates entries of a list where a line may end.
+func flow(value any, separator string) string {
 	switch v := value.(type) {
 	case string:
-		return []string{key + ": " + scalar(v)}
+		return scalar(v)
 	case []string:
-		list = texts(v)
+		return "[" + strings.Join(lists.Map(v, scalar), separator) + "]"
 	case []float64:
-		list = decimals(v)
-	default:
-		text, _ := json.Marshal(v) // numbers and lists of them
-		return []string{key + ": " + strings.ReplaceAll(string(text), ",", ", ")}
+		return "[" + strings.Join(decimals(v), separator) + "]"
 	}
-	list[0] = key + ": [" + list[0]
-	list[len(list)-1] += "]"
-	return list
+	text, _ := json.Marshal(value) // numbers and lists of them
+	return strings.ReplaceAll(string(text), ",", ", ")
 }
 
-const width = 120
-
-func wrap(lead string, items []string, end, indent string) string {
-	var b strings.Builder
-	at := len(lead)
-	b.WriteString(lead)
-	for i, s := range items {
-		if i > 0 {
-			b.WriteString(",")
-			if at+2+len(s) > width {
-				b.WriteString("\n" + indent)
-				at = len(indent)
-			} else {
-				b.WriteString(" ")
-				at += 2
-			}
+// wrap fills lines of a width with what stands on lines of its own.
+func wrap(text, indent string) string {
+	const width = 120
+	filled, at := "", 0
+	for i, s := range strings.Split(text, "\n") {
+		if i > 0 && at+len(" ")+len(s) > width {
+			filled, at = filled+"\n"+indent, len(indent)
+		} else if i > 0 {
+			filled, at = filled+" ", at+len(" ")
 		}
-		b.WriteString(s)
-		at += len(s)
+		filled, at = filled+s, at+len(s)
 	}
-	b.WriteString(end)
-	return b.String()
+	return filled
 }
 
 func decimals(v []float64) []string { return lists.Map(v, task.Decimal) }
-
-func texts(v []string) []string { return lists.Map(v, scalar) }
 
 func scalar(s string) string {
 	word := regexp.MustCompile(`^[A-Za-z](?:[\w./+()-]| [\w./+()])*$`)

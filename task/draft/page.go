@@ -54,9 +54,8 @@ func pageTemplates() *message.Templates {
 		"scalar": scalar, "shell": shell, "quote": message.Quote,
 		"quoted": func(c rune) string { return strconv.Quote(string(c)) },
 		"char":   func(c rune) string { return scalar(string(c)) },
-		"values": func(v []string) string { return strings.Join(texts(v), ", ") },
-		"wrap":   func(lead string, v []string) string { return wrap(lead, texts(v), "]", strings.Repeat(" ", len(lead))) },
-		"line":   func(s string) string { return strings.Join(strings.Fields(s), " ") },
+		"flow":   flow, "wrap": wrap,
+		"line": func(s string) string { return strings.Join(strings.Fields(s), " ") },
 	})
 }
 
