@@ -56,12 +56,8 @@ func (c *Call) equation() (in []string, out string, sizes map[rune]graph.Dim) {
 	for i, letters := range in {
 		for k, l := range letters {
 			d := c.types[i].Shape[k]
-			have, known := sizes[l]
-			switch {
-			case !known || have.Size < 0 && d.Size >= 0:
+			if have, known := sizes[l]; !known || have.Size < 0 && d.Size >= 0 {
 				sizes[l] = d
-			case have.Size >= 0 && d.Size >= 0 && have.Size != d.Size:
-				c.Fail("%q is an axis of size %s and one of size %s", l, have, d)
 			}
 		}
 	}

@@ -20,8 +20,6 @@ func convolutions() []Operator {
 			group, _ := c.kernelSizes()
 			ws := c.transposeWindows()
 			x, w := c.types[0].Shape, c.types[1].Shape
-			c.failIf(x[1].Size >= 0 && w[0].Size >= 0 && x[1].Size != w[0].Size,
-				"an image %v and a kernel %v", c.types[0], c.types[1])
 			out := graph.Shape{x[0], graph.Shape{w[1], {Size: group}}.Elements()}
 			out = append(out, graph.Fixed(lists.Map(ws, func(w window) int64 { return w.image })...)...)
 			return single(c.types[0].DType, out)
@@ -109,9 +107,6 @@ func (c *Call) kernelSizes() (group int64, k []int64) {
 	c.failIf(len(x) < 3 || len(w) != len(x), "an image %v and a kernel %v", c.types[0], c.types[1])
 	k = sizes(w[2:])
 	c.failIf(slices.Min(k) < 0, "the size of the kernel %v is %w", c.types[1], errVariable)
-	if given := c.Node.Ints("kernel_shape"); given != nil && !slices.Equal(given, k) {
-		c.Fail("kernel_shape %v for the kernel %v", given, c.types[1])
-	}
 	if group = c.Node.Int("group", 1); group < 1 || group > largest || (w[0].Size >= 0 && w[0].Size%group != 0) {
 		c.Fail("%d groups with the kernel %v", group, c.types[1])
 	}
@@ -124,11 +119,8 @@ func (c *Call) convWindows() []window {
 }
 
 func convType(c *Call) []graph.Type {
-	group, k := c.kernelSizes()
-	ws, x, w := c.windows(k), c.types[0].Shape, c.types[1].Shape
-	c.failIf(x[1].Size >= 0 && w[1].Size >= 0 && x[1].Size != w[1].Size*group,
-		"%d groups of the image %v with the kernel %v", group, c.types[0], c.types[1])
-	return single(c.types[0].DType, append(graph.Shape{x[0], w[0]}, results(ws)...))
+	shape := graph.Shape{c.types[0].Shape[0], c.types[1].Shape[0]}
+	return single(c.types[0].DType, append(shape, results(c.convWindows())...))
 }
 
 // transposeWindows returns the windows of the Conv whose gradient by its image the

@@ -11,15 +11,13 @@ func linear() []Operator {
 		{Name: "Gemm", need: 2, infer: func(c *Call) []graph.Type {
 			a, b := c.types[0].Shape, c.types[1].Shape
 			c.failIf(len(a) != 2 || len(b) != 2, "factors %v and %v are not matrices", c.types[0], c.types[1])
-			rows, k := a[0], a[1]
+			rows, cols := a[0], b[1]
 			if c.Node.Int("transA", 0) != 0 {
-				rows, k = k, rows
+				rows = a[1]
 			}
-			k2, cols := b[0], b[1]
 			if c.Node.Int("transB", 0) != 0 {
-				k2, cols = cols, k2
+				cols = b[0]
 			}
-			c.failIf(k.Size >= 0 && k2.Size >= 0 && k != k2, "factors %v and %v do not fit", c.types[0], c.types[1])
 			return single(c.types[0].DType, graph.Shape{rows, cols})
 		}, grads: []Rule{
 			func(c *Call, _ int) string {
@@ -85,8 +83,6 @@ func productOf(c *Call) []graph.Type {
 	if rb == 1 {
 		b = graph.Shape{b[0], one()}
 	}
-	k, k2 := a[len(a)-1], b[len(b)-2]
-	c.failIf(k.Size >= 0 && k2.Size >= 0 && k.Size != k2.Size, "factors %v and %v do not fit", c.types[0], c.types[1])
 	out := broadcast(a[:len(a)-2], b[:len(b)-2])
 	if ra > 1 {
 		out = append(out, a[len(a)-2])

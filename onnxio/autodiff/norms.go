@@ -47,8 +47,6 @@ func normalizations() []Operator {
 			x, groups, s := c.x(), c.Node.Int("num_groups", 0), c.Type(c.x()).Shape
 			c.failIf(len(s) < 2 || groups < 1 || s[1].Size < 0 || s[1].Size%groups != 0,
 				"%d groups of the channels of %v", groups, c.Type(x))
-			c.failIf(len(c.Type(c.in(1)).Shape) != 1 || c.Type(c.in(1)).Shape[0] != s[1],
-				"scale is %v: one number for each of %d channels is needed, as since opset 21", c.Type(c.in(1)), s[1].Size)
 			axes, flat := []int64{2}, c.op("Reshape", x, c.b.vector(0, groups, -1))
 			return c.scaledAndShifted(c.reshapeLike(c.normed(c.centred(flat, axes), axes), x))
 		}},

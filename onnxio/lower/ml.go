@@ -177,11 +177,8 @@ func (w *mlOperator) linear() (string, error) {
 func extractors(g *graph.Graph) {
 	constants := g.Constants()
 	for _, n := range g.Nodes {
-		if n.Op != "ArrayFeatureExtractor" || n.Domain != learning {
-			continue
-		}
 		t := constants[n.Input(1)]
-		if t == nil {
+		if n.Op != "ArrayFeatureExtractor" || n.Domain != learning || t == nil {
 			continue
 		}
 		index, err := t.Ints()
