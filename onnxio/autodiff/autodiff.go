@@ -126,7 +126,7 @@ func Operators() []Operator {
 
 func rules() []Operator {
 	ops := slices.Concat(arithmetic(), trigonometry(), activations(), selections(), linear(), products(),
-		convolutions(), pools(), resizes(), softmaxes(), reductions(), normalizations(), shaping(), arranging(),
+		convolutions(), pools(), resizes(), reductions(), normalizations(), shaping(), arranging(),
 		cutting(), gathering(), scattering(), constants())
 	for i := range ops {
 		op := &ops[i]

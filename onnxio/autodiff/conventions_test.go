@@ -155,6 +155,7 @@ func TestWindowErrors(t *testing.T) {
 		{"Conv", "N 1 H 4; 2 1 3 3", "", "N 2 H 2", "size of axis 2 of the image"},
 		{"Conv", "N 1 4 4; 2 1 3 3", "auto_pad=SAME", "N 2 4 4", "auto_pad SAME"},
 		{"Conv", "N 1 2 4; 2 1 3 3", "", "N 2 1 2", "does not fit"},
+		{"Conv", "N 3 4 4; 2 1 3 3", "group=2", "N 2 2 2", "2 groups of the image"},
 		{"Conv", "N 3 4 4; 2 3 3 3", "strides=1", "N 2 2 2", "strides [1] for 2 spatial axes"},
 		{"Conv", "N 3 4 4; 2 3 3 3", "strides=0,1", "N 2 2 2", "strides [0 1]"},
 		{"Conv", "N 3; 2 3", "", "N 2", "an image double[N,3]"},

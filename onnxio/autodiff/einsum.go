@@ -26,16 +26,15 @@ func products() []Operator {
 		}},
 		{Name: "Attention", need: 3, infer: func(c *Call) []graph.Type {
 			q, v := c.types[0], c.types[2]
-			s := slices.Clone(q.Shape)
-			c.failIf(len(s) < 3 || len(s) > 4 || len(v.Shape) != len(s), "queries %v and values %v", q, v)
-			last := v.Shape[len(s)-1]
-			if len(s) == 3 {
+			at := len(q.Shape) - 1
+			c.failIf(at < 2 || at > 3 || len(v.Shape) != at+1, "queries %v and values %v", q, v)
+			numbers := v.Shape[at]
+			if at == 2 {
 				heads, shared := c.Node.Int("q_num_heads", 0), c.Node.Int("kv_num_heads", 0)
-				c.failIf(heads < 1 || shared < 1 || last.Size%shared != 0, "%d and %d heads of values %v", heads, shared, v)
-				last = graph.Dim{Size: last.Size / shared * heads}
+				c.failIf(heads < 1 || shared < 1 || numbers.Size < 0, "%d and %d heads of values %v", heads, shared, v)
+				numbers.Size = numbers.Size / shared * heads
 			}
-			s[len(s)-1] = last
-			return single(q.DType, s)
+			return single(q.DType, replaced(q.Shape, int64(at), numbers))
 		}, expand: attention},
 		{Name: "RotaryEmbedding", need: 3, expand: rotary},
 	}
@@ -76,19 +75,14 @@ func Equation(n *graph.Node, ranks ...int) (in []string, out string, err error) 
 	const rest = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	most := 0
 	for i, letters := range in {
-		r := ranks[i]
-		if strings.Count(letters, "...") == 1 {
-			n := r - len(letters) + 3
-			if n < 0 || n > len(rest) {
-				return nil, "", fmt.Errorf("equation %q for operand %d of rank %d", text, i, r)
-			}
-			most = max(most, n)
-			letters = strings.Replace(letters, "...", rest[len(rest)-n:], 1)
-		}
+		named := strings.Replace(letters, "...", "", 1)
+		n := ranks[i] - len(named) // axes that the ellipsis stands for
 		other := func(l rune) bool { return !strings.ContainsRune(rest+strings.ToLower(rest), l) }
-		if len(letters) != r || strings.ContainsFunc(letters, other) {
-			return nil, "", fmt.Errorf("equation %q for operand %d of rank %d", text, i, r)
+		if n < 0 || n > len(rest) || n > 0 && named == letters || strings.ContainsFunc(named, other) {
+			return nil, "", fmt.Errorf("equation %q for operand %d of rank %d", text, i, ranks[i])
 		}
+		most = max(most, n)
+		letters = strings.Replace(letters, "...", rest[len(rest)-n:], 1)
 		for _, l := range letters {
 			if strings.Count(letters, string(l)) > 1 {
 				return nil, "", fmt.Errorf("equation %q takes a diagonal: %q stands twice in operand %d", text, l, i)

@@ -119,8 +119,11 @@ func (c *Call) convWindows() []window {
 }
 
 func convType(c *Call) []graph.Type {
-	shape := graph.Shape{c.types[0].Shape[0], c.types[1].Shape[0]}
-	return single(c.types[0].DType, append(shape, results(c.convWindows())...))
+	group, k := c.kernelSizes()
+	ws, x, w := c.windows(k), c.types[0].Shape, c.types[1].Shape
+	c.failIf(x[1].Size >= 0 && w[1].Size >= 0 && x[1].Size != w[1].Size*group,
+		"%d groups of the image %v with the kernel %v", group, c.types[0], c.types[1])
+	return single(c.types[0].DType, append(graph.Shape{x[0], w[0]}, results(ws)...))
 }
 
 // transposeWindows returns the windows of the Conv whose gradient by its image the

@@ -6,7 +6,7 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// reductions lists the operators that sum or select along axes. The axes are an
+// reductions lists the operators that sum, select or normalise along axes. The axes are an
 // input since opset 13 (ReduceSum) or 18, an attribute before; both are read.
 func reductions() []Operator {
 	reduce := func(name string, rule func(c *Call) string) Operator { return unary(name, rule).of(reduceType) }
@@ -45,6 +45,11 @@ func reductions() []Operator {
 			}
 			return y
 		}},
+		// Before opset 13 the names meant another function, of a value flattened to a matrix.
+		unary("Softmax", func(c *Call) string { return c.mul(c.y(), c.sub(c.Grad(), c.sumAxis(c.mul(c.Grad(), c.y())))) }),
+		unary("LogSoftmax", func(c *Call) string {
+			return c.sub(c.Grad(), c.mul(c.op("Exp", c.y()), c.sumAxis(c.Grad())))
+		}),
 		{Name: "ArgMax", infer: argType},
 		{Name: "ArgMin", infer: argType},
 	}
@@ -124,17 +129,6 @@ func reduced(s graph.Shape, axes []int64, keep bool) graph.Shape {
 		}
 	}
 	return out
-}
-
-// softmaxes lists the normalised exponentials. Before opset 13 the names meant
-// another function, of a value flattened to a matrix.
-func softmaxes() []Operator {
-	return []Operator{
-		unary("Softmax", func(c *Call) string { return c.mul(c.y(), c.sub(c.Grad(), c.sumAxis(c.mul(c.Grad(), c.y())))) }),
-		unary("LogSoftmax", func(c *Call) string {
-			return c.sub(c.Grad(), c.mul(c.op("Exp", c.y()), c.sumAxis(c.Grad())))
-		}),
-	}
 }
 
 func (c *Call) sumAxis(a string) string {

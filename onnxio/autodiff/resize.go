@@ -36,18 +36,16 @@ func resizes() []Operator {
 			}
 			return y
 		}},
-		{Name: "DepthToSpace", infer: depthToSpaceType, expand: func(c *Call) string {
-			s, b := c.blocks()
-			n, h, w := s[1].Size/(b*b), s[2].Size, s[3].Size
+		{Name: "DepthToSpace", infer: blocksType, expand: func(c *Call) string {
+			s, b, to := c.blocks()
 			if c.Node.Text("mode", "DCR") == "CRD" {
-				return c.rearranged([]int64{n, b, b, h, w}, []int64{0, 1, 4, 2, 5, 3}, depthToSpaceType)
+				return c.rearranged(to, []int64{to[0], b, b, s[2].Size, s[3].Size}, []int64{0, 1, 4, 2, 5, 3})
 			}
-			return c.rearranged([]int64{b, b, n, h, w}, []int64{0, 3, 4, 1, 5, 2}, depthToSpaceType)
+			return c.rearranged(to, []int64{b, b, to[0], s[2].Size, s[3].Size}, []int64{0, 3, 4, 1, 5, 2})
 		}},
-		{Name: "SpaceToDepth", infer: spaceToDepthType, expand: func(c *Call) string {
-			s, b := c.blocks()
-			n, h, w := s[1].Size, s[2].Size, s[3].Size
-			return c.rearranged([]int64{n, h / b, b, w / b, b}, []int64{0, 3, 5, 1, 2, 4}, spaceToDepthType)
+		{Name: "SpaceToDepth", infer: blocksType, expand: func(c *Call) string {
+			s, b, to := c.blocks()
+			return c.rearranged(to, []int64{s[1].Size, to[1], b, to[2], b}, []int64{0, 3, 5, 1, 2, 4})
 		}},
 		{Name: "LpPool", infer: averagePoolType, expand: func(c *Call) string {
 			p := c.norm()
@@ -204,34 +202,27 @@ func (c *Call) weights(mode string, r resized, at []float64) []float64 {
 	return m
 }
 
-func (c *Call) blocks() (s graph.Shape, b int64) {
+// blocks returns the shape of the input, the size of a block, and the output's sizes after the rows.
+func (c *Call) blocks() (s graph.Shape, b int64, to []int64) {
 	s, b = c.types[0].Shape, c.Node.Int("blocksize", 0)
 	c.failIf(len(s) != 4 || b < 1 || b > 1<<15 || !fixed(s[1:]),
 		"blocksize %d of %v: rows x channels x height x width of constant sizes is needed", b, c.types[0])
-	return s, b
+	n, h, w := s[1].Size, s[2].Size, s[3].Size
+	if to = []int64{n / (b * b), h * b, w * b}; c.Node.Op == "SpaceToDepth" {
+		to = []int64{n * b * b, h / b, w / b}
+	}
+	c.failIf(to[0]*to[1]*to[2] != n*h*w, "blocksize %d of %v", b, c.types[0])
+	return s, b, to
 }
 
-func depthToSpaceType(c *Call) []graph.Type {
-	s, b := c.blocks()
-	c.failIf(s[1].Size%(b*b) != 0, "blocksize %d of %v", b, c.types[0])
-	return single(c.types[0].DType, graph.Shape{
-		s[0], {Size: s[1].Size / (b * b)}, {Size: s[2].Size * b}, {Size: s[3].Size * b},
-	})
+func blocksType(c *Call) []graph.Type {
+	s, _, to := c.blocks()
+	return single(c.types[0].DType, append(graph.Shape{s[0]}, graph.Fixed(to...)...))
 }
 
-func spaceToDepthType(c *Call) []graph.Type {
-	s, b := c.blocks()
-	c.failIf(s[2].Size%b != 0 || s[3].Size%b != 0, "blocksize %d of %v", b, c.types[0])
-	return single(c.types[0].DType, graph.Shape{
-		s[0], {Size: s[1].Size * b * b}, {Size: s[2].Size / b}, {Size: s[3].Size / b},
-	})
-}
-
-func (c *Call) rearranged(parts []int64, perm []int64, infer inference) string {
-	t := infer(c)
+func (c *Call) rearranged(to, parts, perm []int64) string {
 	x := c.Op("Reshape", []string{c.x(), c.b.vector(append([]int64{0}, parts...)...)})
-	x = c.transpose(x, perm...)
-	return c.Op("Reshape", []string{x, c.b.vector(append([]int64{0}, sizes(t[0].Shape[1:])...)...)})
+	return c.Op("Reshape", []string{c.transpose(x, perm...), c.b.vector(append([]int64{0}, to...)...)})
 }
 
 // power is |x|^p.
