@@ -2,7 +2,6 @@ package qat
 
 import (
 	"context"
-	"math"
 	"math/rand/v2"
 
 	"cfq/internal/lists"
@@ -37,7 +36,6 @@ type teacherPairs struct {
 	points [][]int // rows of the pool of teacher points, by person
 	people []int   // of the batch
 	taught []int   // their rows in the pool of teacher points, -1 for none
-	usual  int     // rows that nearly all batches have room in
 }
 
 func newTrainer(s *trainStep) *trainer {
@@ -65,19 +63,6 @@ func (t *trainer) replace(points []Points) {
 	if p := &t.pools[Teacher]; t.job.objective.Groups {
 		p.Groups = lists.RowsAt(t.pools[Factual].Groups, t.job.source.Groups, p.Source)
 	}
-	t.pairs.usual = t.usualRows()
-}
-
-// usualRows is how many rows people and teacher points of a batch take, two standard deviations above the mean.
-// Few sizes of a step share memory that is still in the processor's cache better than many.
-func (t *trainer) usualRows() int {
-	if t.job.net.Model.Fixed() > 0 {
-		return t.job.rows
-	}
-	people := t.rows(Factual)
-	with := lists.Where(people, func(i int) bool { return len(t.pairs.points[i]) > 0 })
-	n, p := float64(t.job.Batch), float64(len(with))/float64(max(1, people))
-	return min(t.job.rows, t.job.Batch+int(math.Ceil(n*p+2*math.Sqrt(n*p*(1-p)))))
 }
 
 // weighShares sets how often rows of each kind are drawn. Where each round has other points, the share of people is how
@@ -182,13 +167,10 @@ func (t *trainer) drawPairs(rng *rand.Rand) {
 			t.put(Teacher, i)
 		}
 	}
-	size := t.pairs.usual
-	if rows > size {
-		size = t.job.rows
-	}
-	t.next.x = append(t.next.x, t.next.x[:(size-rows)*t.Dim()]...)
+	rest := t.job.rows - rows
+	t.next.x = append(t.next.x, t.next.x[:rest*t.Dim()]...)
 	for j := range t.columns {
 		c := &t.columns[j]
-		c.values = append(c.values, make([]float32, (size-rows)*c.width(t.job))...)
+		c.values = append(c.values, make([]float32, rest*c.width(t.job))...)
 	}
 }

@@ -133,39 +133,3 @@ func plus(x, d []float64) []float64 {
 	}
 	return out
 }
-
-// A step has room for its people and their teacher points, and a little more; what fills it up counts nothing.
-func TestRowsOfPairs(t *testing.T) {
-	t.Parallel()
-	p, source, points := matched(t, 2, 12, 1)
-	few := &points[1] // half of those who are refused keep theirs
-	few.Source, few.X = few.Source[:len(few.Source)/2], few.X[:len(few.X)/2/p.dim*p.dim]
-	m := p.written(t, p.plans())
-	run := func(fill bool) (sizes map[int]int, losses []float64, params []float32) {
-		tr := newTrainer(compiled(t, p.network(m), source,
-			Spec{Objective: Hinge, Optimizer: Optimizer{Batch: 64, Seed: 5}}, nil))
-		tr.replace(points)
-		if fill {
-			tr.pairs.usual = tr.job.rows
-		}
-		sizes = map[int]int{}
-		for range 200 {
-			must.Do(t, tr.draw(t.Context()))
-			loss := must.Get(tr.run(t.Context(), &tr.next, 1e-3))(t)
-			sizes[len(tr.next.x)/p.dim]++
-			losses = append(losses, loss)
-		}
-		return sizes, losses, tr.Params
-	}
-	sizes, losses, params := run(false)
-	all, wanted, trained := run(true)
-	if len(all) != 1 || len(sizes) != 2 || sizes[128] > 20 {
-		t.Errorf("steps have %v rows, and %v when they are filled up", sizes, all)
-	}
-	for i, w := range wanted {
-		must.Near(must.In(t, i), w, losses[i], 1e-4*(1+w))
-	}
-	for i, w := range trained {
-		must.Near(must.In(t, i), w, params[i], 1e-3)
-	}
-}

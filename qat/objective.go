@@ -300,7 +300,7 @@ func (b *stepBuilder) loss() string {
 	var sum string
 	for _, t := range terms {
 		for _, c := range t.columns {
-			b.column(c.name, b.rows, c.width(b.job))
+			b.column(c.name, b.job.rows, c.width(b.job))
 		}
 		part := t.build(b)
 		if whole {

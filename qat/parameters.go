@@ -332,7 +332,7 @@ func reconstructionTerm() lossTerm {
 		}
 		op := func(name string, in ...string) string { return b.Op(name, in) }
 		constant := func(v []float32) string { return b.Const(graph.FromFloats("range", v, 1, int64(n))) }
-		inputs := b.reshape(b.G.Inputs[0].Name, int64(b.rows), int64(n))
+		inputs := b.reshape(b.G.Inputs[0].Name, int64(b.job.rows), int64(n))
 		share := op("Mul", op("Sub", inputs, constant(low)), constant(scale))
 		loss := op("Sub", op("Softplus", b.t.Logits), op("Mul", b.t.Logits, share))
 		return op("Mul", loss, b.scalar(1/float64(n)))

@@ -43,10 +43,10 @@ type trainStep struct {
 	cost    float64              // of the bit widths in the last step of a search
 	spare   [3][]float32         // where the next step writes parameters and both moments
 	drawn   map[string][]float32 // in a search: the noise of the step, its temperature, the weight of the bit cost
-	byRows  map[int]*ort.Session // by rows of a batch
-	student *ort.Session         // gradient by the inputs; nil where the objective has no use for it
-	reader  *ort.Session         // codes and scales, layer by layer; nil where all layers are in float
-	widths  map[string]int       // of the columns
+	session *ort.Session
+	student *ort.Session   // gradient by the inputs; nil where the objective has no use for it
+	reader  *ort.Session   // codes and scales, layer by layer; nil where all layers are in float
+	widths  map[string]int // of the columns
 }
 
 type optimizerState struct {
@@ -64,7 +64,6 @@ type stepBuilder struct {
 	noise  int      // numbers of Gumbel noise that the widths of layers take
 	costs  []string // what the widths of layers cost
 	job    *trainingJob
-	rows   int         // of a batch
 	whole  graph.Types // of the network, for any number of rows
 	widths map[string]int
 	err    error
@@ -81,16 +80,16 @@ func compile(j *trainingJob) (*trainStep, error) {
 
 func (s *trainStep) open() error {
 	s.close()
-	b, err := s.build(s.job.rows)
+	b, err := s.build()
 	if err != nil {
 		return err
 	}
-	s.byRows, s.student, s.reader, s.widths = map[int]*ort.Session{}, nil, nil, b.widths
+	s.session, s.student, s.reader, s.widths = nil, nil, nil, b.widths
 	if s.job.objective.unrolled() {
 		s.student, err = s.openStudent(b)
 	}
 	if err == nil {
-		s.byRows[s.job.rows], err = s.train(b)
+		s.session, err = s.train(b)
 	}
 	if err == nil && b.codes != nil {
 		r := b.t.Graph.Clone()
@@ -108,28 +107,17 @@ func floatValues(names ...string) []graph.Value {
 	return lists.Map(names, func(v string) graph.Value { return graph.Value{Name: v, DType: graph.Float} })
 }
 
-func (s *trainStep) session(rows int) (*ort.Session, error) {
-	if s.byRows[rows] != nil {
-		return s.byRows[rows], nil
-	}
-	b, err := s.build(rows)
-	if err == nil {
-		s.byRows[rows], err = s.train(b)
-	}
-	return s.byRows[rows], err
-}
-
-// build starts the graph of a step on that many rows: the network with its parameters.
-func (s *trainStep) build(rows int) (*stepBuilder, error) {
+// build starts the graph of a step: the network with its parameters.
+func (s *trainStep) build() (*stepBuilder, error) {
 	t, err := s.job.net.Model.Training()
 	if err != nil {
 		return nil, err
 	}
 	b := &stepBuilder{
-		Builder: graph.NewBuilder(t.Graph.Graph, "qat."), t: t, policy: maps.Clone(t.Policy), job: s.job, rows: rows,
+		Builder: graph.NewBuilder(t.Graph.Graph, "qat."), t: t, policy: maps.Clone(t.Policy), job: s.job,
 		whole: maps.Clone(t.Types), widths: map[string]int{},
 	}
-	fixBatch(t.Types, t.Types[s.job.net.Model.Input().Name].Shape[0], rows)
+	fixBatch(t.Types, t.Types[s.job.net.Model.Input().Name].Shape[0], s.job.rows)
 	if b.policy == nil {
 		b.policy = map[string]autodiff.Rule{}
 	}
@@ -160,7 +148,7 @@ func (s *trainStep) train(b *stepBuilder) (*ort.Session, error) {
 }
 
 func (s *trainStep) close() {
-	for _, session := range append(slices.Collect(maps.Values(s.byRows)), s.student, s.reader) {
+	for _, session := range []*ort.Session{s.session, s.student, s.reader} {
 		if session != nil {
 			session.Close() //nolint:errcheck // there is nothing to lose
 		}
@@ -265,11 +253,7 @@ func (s *trainStep) run(ctx context.Context, b *trainBatch, rate float64) (float
 		in = append(in, ort.ViewFloats(name, v, int64(len(v))))
 	}
 	into := lists.Map(s.spare[:], func(v []float32) *graph.Tensor { return ort.ViewFloats("", v, size) })
-	session, err := s.session(len(b.x) / s.Dim())
-	if err != nil {
-		return 0, fmt.Errorf("training step: %w", err)
-	}
-	out, err := session.RunInto(ctx, in, into)
+	out, err := s.session.RunInto(ctx, in, into)
 	if err != nil {
 		return 0, fmt.Errorf("training step: %w", err)
 	}
