@@ -72,7 +72,6 @@ type weightFit struct {
 	// penalty is, for rows of wideRow weights or more, what the squared error of each weight costs.
 	penalty []float32
 	wide    *wide // rounds such rows by GPTQ, else nil
-	shares  []float64
 }
 
 // wideRow is the number of weights of a row from which on its scale is looked for by the errors of single weights:
@@ -81,7 +80,7 @@ const wideRow = 256
 
 func newWeightFit(l quant.LayerInfo, s *Stats, o WeightOptions) (*weightFit, error) {
 	m := s.Moments
-	w := &weightFit{l: l, o: o, mean: m.Mean, final: nearest(m.Gram, l.In), shares: clipShares()}
+	w := &weightFit{l: l, o: o, mean: m.Mean, final: nearest(m.Gram, l.In)}
 	wideLayer := l.In >= wideRow
 	if wideLayer {
 		w.penalty = make([]float32, l.In)
@@ -217,15 +216,6 @@ const (
 // clipShare is the share of the largest weight that a threshold is.
 func clipShare(i float64) float64 { return math.Pow(clipMin, i/clipSteps) }
 
-// clipShares are those of all whole thresholds: every row of a layer asks for them.
-func clipShares() []float64 {
-	shares := make([]float64, clipSteps+1)
-	for i := range shares {
-		shares[i] = clipShare(float64(i))
-	}
-	return shares
-}
-
 // stride is how many thresholds are left out at first, for in inputs of a layer.
 func stride(in int) int { return min(clipStride, 1+(in-1)/16) }
 
@@ -269,13 +259,7 @@ func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 	if largest < idleWeight {
 		return idleScale
 	}
-	clipped := func(i float64) float32 {
-		share := w.shares[int(i)]
-		if i != math.Floor(i) {
-			share = clipShare(i)
-		}
-		return float32(share * float64(largest) / float64(f.QMax))
-	}
+	clipped := func(i float64) float32 { return float32(clipShare(i) * float64(largest) / float64(f.QMax)) }
 	every := stride(w.l.In)
 	if w.penalty != nil {
 		every = smoothStride

@@ -45,7 +45,7 @@ func TestWide(t *testing.T) {
 		}))(t)
 		var wide, same, full float64
 		codes := make([]int8, in)
-		one := &weightFit{l: l, o: WeightOptions{Rounding: GPTQ}, search: c.gptq, shares: clipShares()}
+		one := &weightFit{l: l, o: WeightOptions{Rounding: GPTQ}, search: c.gptq}
 		for r := range out {
 			wide += errorOf(c, l.Row(r), fits[0].Scales[r], fits[0].Codes[r*in:(r+1)*in])
 			same += c.polished(l.Row(r), fits[0].Scales[r], f, codes, nil, unlimited)

@@ -91,19 +91,6 @@ func (in *Input) Inner(j int) bool {
 	return j+1 < len(in.Columns) && in.Columns[j+1].Source == in.Columns[j].Source
 }
 
-// byteOf is min(code, 255), for the many rows of a calibration set.
-func (c *InputColumn) byteOf(x, scale float32) uint8 {
-	v := (x - c.Lo) * c.Gain / scale
-	switch {
-	case v >= 255:
-		return 255
-	case !(v > 0): // also what is not a number
-		return 0
-	}
-	const whole = 1 << 23 // from here on a float32 has no fraction: adding it rounds, halves to even
-	return uint8(v + whole - whole)
-}
-
 // Reads returns what the integer kernel reads of each model input: the sum over its segments of code times Scale, rows
 // x dim. Times the weights of Fold it gives the layer's sums.
 func (in *Input) Reads(x []float32, dim int) []float32 {
@@ -116,7 +103,7 @@ func (in *Input) Reads(x []float32, dim int) []float32 {
 			if inner {
 				v = min(v, c.Hi)
 			}
-			out[k] += float32(c.byteOf(v, in.Scale))
+			out[k] += float32(quantize((v-c.Lo)*c.Gain, in.Scale, 0, 0, 255))
 		}
 	}
 	for k := range out {

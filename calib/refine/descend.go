@@ -38,10 +38,7 @@ func descend(s *refinement, l int) {
 	d := &descent{
 		s: s, layer: layer, h: s.h[l], n: s.n,
 		t: vector(), p: vector(), e: vector(), moved: vector(), col: vector(),
-		ones: slices.Repeat([]float32{1}, s.n), sparse: make([][]int32, layer.Info.In),
-	}
-	for i := range d.sparse {
-		d.sparse[i] = sparse(d.read(i))
+		ones: slices.Repeat([]float32{1}, s.n),
 	}
 	curvature := d.curvatures(s.g[l])
 	for o := range layer.Info.Out {
@@ -68,9 +65,6 @@ type descent struct {
 	layer *Layer
 	n     int
 	h     []float32 // In x n
-	// sparse has where an input is not zero if that is at few points, as of a one-hot group; else nil. The rest adds
-	// zeros.
-	sparse [][]int32
 
 	g        []float32 // the margin's gradient by the row's output
 	t, p     []float32 // half the objective's first and second derivative by the row's output at each point
@@ -125,7 +119,7 @@ func (d *descent) begin(o int, g []float32) {
 	codes := plan.Codes[o*info.In : (o+1)*info.In]
 	for i, w := range info.Row(o) {
 		if e := quant.Dequantize(codes[i], *scale) - w; e != 0 {
-			d.addInput(e, i, d.e)
+			axpy(e, d.read(i), d.e)
 		}
 	}
 	local := d.second(d.p, g)
@@ -147,41 +141,6 @@ func (d *descent) move(column []float32, step float32) {
 		d.moved[k] += v
 		d.t[k] += v * d.p[k]
 	}
-}
-
-func (d *descent) moveInput(i int, step float32) {
-	h, at := d.read(i), d.sparse[i]
-	if at == nil {
-		d.move(h, step)
-	}
-	for _, k := range at {
-		v := h[k] * step
-		d.moved[k] += v
-		d.t[k] += v * d.p[k]
-	}
-}
-
-func (d *descent) addInput(a float32, i int, y []float32) {
-	h, at := d.read(i), d.sparse[i]
-	if at == nil {
-		axpy(a, h, y)
-	}
-	for _, k := range at {
-		y[k] += a * h[k]
-	}
-}
-
-// sparse returns where the numbers are not zero if most are; else nil.
-func sparse(v []float32) []int32 {
-	at := []int32{}
-	for k, x := range v {
-		if x != 0 {
-			if at = append(at, int32(k)); len(at) > len(v)/8 {
-				return nil
-			}
-		}
-	}
-	return at
 }
 
 // best is the step along a column at which the objective is smallest, 0 where it does not depend on it.
@@ -215,10 +174,10 @@ func (d *descent) codes(o int, f quant.Format, curvature []float32) {
 		switch {
 		case steps > 0.5 && int(codes[i]) < f.QMax:
 			codes[i]++
-			d.moveInput(i, scale)
+			d.move(d.read(i), scale)
 		case steps < -0.5 && int(codes[i]) > f.QMin:
 			codes[i]--
-			d.moveInput(i, -scale)
+			d.move(d.read(i), -scale)
 		}
 	}
 }
@@ -229,7 +188,7 @@ func (d *descent) scale(o int) {
 	clear(d.col)
 	for i, c := range d.layer.Plan.Codes[o*in : (o+1)*in] {
 		if c != 0 {
-			d.addInput(float32(c), i, d.col)
+			axpy(float32(c), d.read(i), d.col)
 		}
 	}
 	limit := scaleStep * float64(*scale)
