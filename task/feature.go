@@ -76,7 +76,7 @@ type Encoding interface {
 func encodings() []Encoding {
 	return []Encoding{
 		&Standardized{Std: 1}, &Standardized{Std: 1, Ordinal: true}, &Binary{}, &OneHot{}, &Thermometer{},
-		&Pixels{Standardized: Standardized{Std: 1}},
+		&Pixels{Layout: "chw", Standardized: Standardized{Std: 1}},
 	}
 }
 

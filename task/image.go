@@ -291,9 +291,6 @@ func (m *Pixels) validate(e featureEntry) {
 	if !e.Has("step") {
 		e.Step = 1
 	}
-	if !e.Has("layout") {
-		m.Layout = "chw"
-	}
 	size, channels, shape := 1.0, 0, m.Shape
 	for _, v := range shape {
 		size *= float64(v)

@@ -598,16 +598,14 @@ func (d *drafter) write() (*Draft, error) {
 	return p.draft(d.notes)
 }
 
-// entry writes a feature as an entry of a list, with lists of values last.
+// entry writes a feature as an entry of a list, with its lists last.
 func entry(f *task.Feature) string {
 	var items, long []string
 	for _, k := range f.Keys() {
-		value := k.Value.Out()
-		text := k.Name + ": " + flow(value, ",\n")
-		switch value.(type) {
-		case []string, []float64:
+		text := k.Name + ": " + flow(k.Value.Out(), ",\n")
+		if strings.Contains(text, "\n") {
 			long = append(long, text)
-		default:
+		} else {
 			items = append(items, text)
 		}
 	}
@@ -628,12 +626,12 @@ func flow(value any, separator string) string {
 	return strings.ReplaceAll(string(text), ",", ", ")
 }
 
-// wrap fills lines of a width with what stands on lines of its own.
+// wrap fills lines with what stands on lines of its own.
 func wrap(text, indent string) string {
-	const width = 120
+	const width = 120 // besides a comma at the end
 	filled, at := "", 0
 	for i, s := range strings.Split(text, "\n") {
-		if i > 0 && at+len(" ")+len(s) > width {
+		if i > 0 && at+len(s) > width {
 			filled, at = filled+"\n"+indent, len(indent)
 		} else if i > 0 {
 			filled, at = filled+" ", at+len(" ")
