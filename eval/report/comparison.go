@@ -28,36 +28,34 @@ func comparisonPage(c *Comparison, full bool) *reportPage {
 }
 
 // calledDifferences says what is compared with what, and where each model is certainly better or worse.
-func calledDifferences(t *eval.Comparison) pageBlock {
-	b := pageBlock{}
+func calledDifferences(t *eval.Comparison) (b pageBlock) {
 	for k := 1; k < len(t.Names); k++ {
-		calls := map[eval.Call][]string{}
-		tested := 0
+		calls, tested := map[eval.Call][]string{}, 0
 		for i := range t.Rows {
 			if c := &t.Rows[i].Cells[k]; c.Test != "" {
 				tested++
 				calls[c.Call] = append(calls[c.Call], rowName(&t.Rows[i]))
 			}
 		}
-		var said []string
-		for _, x := range []struct {
-			call eval.Call
-			word string
-		}{{eval.BetterThan, "better"}, {eval.WorseThan, "worse"}, {eval.Differs, "different"}} {
-			const most = 6
-			names := calls[x.call]
-			list := strings.Join(names[:min(most, len(names))], ", ")
-			if len(names) > most {
-				list += ", ..."
-			}
-			if list != "" {
-				said = append(said, fmt.Sprintf("%s in %d (%s)", x.word, len(names), list))
-			}
-		}
+		said := tallies(inNumbers("better", calls[eval.BetterThan]), inNumbers("worse", calls[eval.WorseThan]),
+			inNumbers("different", calls[eval.Differs]))
 		b.Lines = append(b.Lines, fmt.Sprintf("%s compared with %s: of %s tested, %s.", t.Names[k], t.Names[0],
-			message.Count(tested, "number"), cmp.Or(strings.Join(said, ", "), "no difference is significant")))
+			message.Count(tested, "number"), cmp.Or(said, "no difference is significant")))
 	}
 	return b
+}
+
+// inNumbers says in which numbers a model is better, say: "" in none.
+func inNumbers(what string, names []string) string {
+	const most = 6
+	list := strings.Join(names[:min(most, len(names))], ", ")
+	if len(names) > most {
+		list += ", ..."
+	}
+	if list == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s in %d (%s)", what, len(names), list)
 }
 
 // rowName is the name of a row's metric, with the margin.

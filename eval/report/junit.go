@@ -29,21 +29,6 @@ func junit(w io.Writer, d *Document) error {
 	if g == nil {
 		return errors.New("report: no gate for the junit view: use cfq gate")
 	}
-	properties := [][]string{{"verdict", string(g.Verdict)}}
-	add := func(name string, values ...string) {
-		for _, v := range values {
-			properties = append(properties, []string{name, v})
-		}
-	}
-	words := newSentences()
-	properties = append(properties, words.section("run", &d.Run).Rows...)
-	add("original", d.Full.Name)
-	add("quantized", d.Quantized.Name)
-	add("decisions", words.Lines("decisions", d.Result)...)
-	add("next step", g.Next...)
-	add("note", g.Notes...)
-	add("warning", slices.Concat(d.Warnings, d.Result.Warnings)...)
-	add("environment", words.Lines("environment", d.Environment)...)
 	var cases []junitCase
 	seen, count := map[string]bool{}, map[string]int{}
 	for i := range g.Findings {
@@ -73,9 +58,14 @@ func junit(w io.Writer, d *Document) error {
 		return b.String(), err
 	}
 	var out strings.Builder
-	t := template.Must(template.New("").Funcs(template.FuncMap{"xml": escapeXML}).Parse(junitXML))
+	words := newSentences()
+	t := template.Must(template.New("").Funcs(template.FuncMap{
+		"xml": escapeXML, "pair": func(name, value string) []string { return []string{name, value} }, "join": strings.Join,
+	}).Parse(junitXML))
 	if err := t.Execute(&out, map[string]any{
-		"Cases": cases, "Count": count, "Properties": properties, "Notes": strings.Join(g.Notes, "\n"),
+		"Document": d, "Cases": cases, "Count": count, "Run": words.section("run", &d.Run).Rows,
+		"Decisions": words.Lines("decisions", d.Result), "Warnings": slices.Concat(d.Warnings, d.Result.Warnings),
+		"Environment": words.Lines("environment", d.Environment),
 	}); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
