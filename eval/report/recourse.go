@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
 	"io"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ type Recourse struct {
 	Margin     float64        `json:"margin"`     // required
 	Status     map[string]int `json:"status"`     // people
 	Success    eval.Rate      `json:"success"`    // of those who fall short of the margin
-	Cost       Costs          `json:"cost"`       // of the actions found
+	Cost       *costs         `json:"cost"`       // of the actions found
 	Features   []FeatureCount `json:"features"`   // of the actions found, the most used first
 	Proofs
 	Seconds   float64 `json:"seconds"`
@@ -44,14 +45,14 @@ type Proofs struct {
 
 type actionSums struct {
 	used   map[string]int    // people, by feature
-	paid   statistics.Values // costs of the actions found
 	dearer statistics.Values // what the search's cost more than the cheapest, over that
 }
 
-// Costs are those of actions; undefined without any.
-type Costs struct {
-	Mean   eval.Float `json:"mean"`
-	Median eval.Float `json:"median"`
+// costs are those of actions: their mean and median, undefined without any.
+type costs struct{ statistics.Values }
+
+func (c *costs) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]eval.Float{"mean": eval.Float(c.Mean()), "median": eval.Float(c.Median())})
 }
 
 // FeatureCount says how many of the actions change a feature.
@@ -74,7 +75,7 @@ func NewRecourse(margin float64, exact bool) *Recourse {
 	s := &Recourse{
 		Margin: margin, Status: map[string]int{}, Features: []FeatureCount{},
 		Proofs: Proofs{Methods: map[recourse.Method]int{}, Unproved: map[string]int{}},
-		sums:   actionSums{used: map[string]int{}},
+		Cost:   &costs{}, sums: actionSums{used: map[string]int{}},
 	}
 	for _, v := range recourse.Statuses() {
 		s.Status[v.String()] = 0
@@ -119,7 +120,7 @@ func (s *Recourse) Add(l *promise.Line, p recourse.Proof) {
 	if l.Action.Status != recourse.Found {
 		return
 	}
-	s.sums.paid.Add(l.Action.Cost)
+	s.Cost.Add(l.Action.Cost)
 	for _, c := range l.Changes {
 		if !c.Linked {
 			s.sums.used[c.Feature]++
@@ -132,7 +133,6 @@ func (s *Recourse) Finish(p *task.People, took time.Duration) {
 	s.Unreadable, s.LeftOut = p.Failed, p.Filtered+p.Excluded
 	found := s.Status[recourse.Found.String()]
 	s.Success = eval.NewRate(found, s.People-s.Status[recourse.AlreadyFavourable.String()], 0.95)
-	s.Cost = costsOf(&s.sums.paid)
 	for name, n := range s.sums.used {
 		s.Features = append(s.Features, FeatureCount{name, n, float64(n) / float64(found)})
 	}
@@ -145,10 +145,6 @@ func (s *Recourse) Finish(p *task.People, took time.Duration) {
 	}
 	s.Seconds = took.Seconds()
 	s.PerSecond = float64(s.People) / s.Seconds
-}
-
-func costsOf(v *statistics.Values) Costs {
-	return Costs{eval.Float(v.Mean()), eval.Float(v.Median())}
 }
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
@@ -173,7 +169,7 @@ type Promises struct {
 	Reached  eval.Rate       `json:"reached"` // of the required margin
 	Margins  [5]eval.Float   `json:"margins"` // least, 5 %, median, 95 %, greatest
 	Needless int             `json:"needless"`
-	Cost     Costs           `json:"cost"`
+	Cost     *costs          `json:"cost"`
 	// Claimed is the largest difference between a margin that the file states and the one found; null when it states none.
 	Claimed eval.Float `json:"claimed_margin_difference"`
 
@@ -192,9 +188,9 @@ type PromiseCounts struct {
 }
 
 type issuedSums struct {
-	tally         promise.Tally
-	reached       int
-	paid, margins statistics.Values
+	tally   promise.Tally
+	reached int
+	margins statistics.Values
 }
 
 // firstListed is how many promises that break a constraint are listed.
@@ -210,7 +206,7 @@ type BrokenLine struct {
 // computes the shares.
 func NewPromises(required float64) *Promises {
 	return &Promises{
-		PromiseCounts: PromiseCounts{Unpromised: map[string]int{}}, Margin: required, First: []BrokenLine{},
+		PromiseCounts: PromiseCounts{Unpromised: map[string]int{}}, Margin: required, Cost: &costs{}, First: []BrokenLine{},
 	}
 }
 
@@ -221,7 +217,7 @@ func (c *Promises) Add(f *promise.File, verdicts []promise.Verdict) {
 	for i := range verdicts {
 		v := &verdicts[i]
 		people[f.Promises[i].Person] = true
-		c.sums.paid.Add(v.Cost)
+		c.Cost.Add(v.Cost)
 		c.sums.margins.Add(v.Margin)
 		if v.Valid(c.Margin) {
 			c.sums.reached++
@@ -249,7 +245,6 @@ func (c *Promises) Finish(f *promise.File) {
 	c.Broken, c.Claimed = c.sums.tally.Broken(), eval.Float(c.sums.tally.Difference())
 	c.Feasible, c.Valid = eval.NewRate(n-c.sums.tally.Infeasible, n, 0.95), eval.NewRate(n-c.sums.tally.Invalid, n, 0.95)
 	c.Reached = eval.NewRate(c.sums.reached, n, 0.95)
-	c.Cost = costsOf(&c.sums.paid)
 	for i, q := range []float64{0, 0.05, 0.5, 0.95, 1} {
 		c.Margins[i] = eval.Float(c.sums.margins.Quantile(q))
 	}
