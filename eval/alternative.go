@@ -110,7 +110,7 @@ func (c *copies) count() (int, error) {
 	return 0, nil
 }
 
-func (r *Result) variant(by *GroupBy, distinct, others bool) (_ *Result, err error) {
+func (r *Result) variant(by *GroupBy, distinct, others bool) (*Result, error) {
 	view := r.Records.view(r.Records.key, nil)
 	if distinct {
 		view.key = func(x *Record) recordKey { return recordKey{hash: x.Hash} }
@@ -119,20 +119,8 @@ func (r *Result) variant(by *GroupBy, distinct, others bool) (_ *Result, err err
 	if others {
 		view.keep = func(x *Record) bool { return !x.Calibrated }
 	}
-	var visitors []Visitor
-	var groups *Groups
-	if by != nil {
-		if groups, err = NewGroups(view, &r.Settings, *by); err != nil {
-			return nil, err
-		}
-		defer groups.Close()
-		visitors = append(visitors, groups.Visitor())
-	}
-	v, err := metricsOf(view, r.Settings, DataFile{}, visitors...)
+	v, err := metricsOf(view, r.Settings, DataFile{}, by)
 	if err != nil {
-		return nil, err
-	}
-	if v.Groups, err = groups.Groupings(); err != nil {
 		return nil, err
 	}
 	v.Footprint, v.Timing, v.Batches = r.Footprint, r.Timing, r.Batches

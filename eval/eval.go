@@ -91,7 +91,7 @@ func Compare(ctx context.Context, f, g recourse.Model, b *Batch, o Options) (*Re
 	r, err := Summarize(records[0], settings, DataFile{
 		Rows: max(people.Total, people.N), Unreadable: people.Failed, LeftOut: people.Filtered + people.Excluded,
 		Filtered: people.Filtered,
-	})
+	}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -57,55 +57,37 @@ type GroupBy struct {
 	Min   int // promises that a group must have at the headline margin to be compared with others; 0 = 30
 }
 
-// Groups computes every metric for groups of people, while others look at the same records.
+// groupSums compute every metric for groups of people, next to those of all.
 //
 // References: equations subgroup_vd and subgroup_crg.
-type Groups struct {
+type groupSums struct {
 	s     *Settings
 	min   int
 	lists *numberLists
 	all   []groups
 }
 
-// NewGroups is of records that were made with the settings. Close ends it. The error names the attributes that there
-// are when a spec names another one.
-func NewGroups(of *Records, s *Settings, by GroupBy) (*Groups, error) {
-	attributes, err := attributesOf(of.Attributes, by.Specs)
-	if err != nil {
-		return nil, err
+// newGroupSums is of records that were made with the settings; without by there are no groups.
+func newGroupSums(of *Records, s *Settings, by *GroupBy) (*groupSums, error) {
+	g := &groupSums{s: s, lists: newLists(of.limits)}
+	if by == nil {
+		return g, nil
 	}
-	all := lists.Map(attributes, func(a attribute) groups {
+	attributes, err := attributesOf(of.Attributes, by.Specs)
+	g.min = cmp.Or(by.Min, minPeople)
+	g.all = lists.Map(attributes, func(a attribute) groups {
 		return groups{attribute: a, members: map[string]*resultAccumulator{}}
 	})
-	return &Groups{s: s, min: cmp.Or(by.Min, minPeople), lists: newLists(of.limits), all: all}, nil
+	return g, err
 }
 
-// Visitor looks at the people.
-func (g *Groups) Visitor() Visitor {
-	return func(_ []*Record, persons [][]*Record) error {
-		for i := range g.all {
-			for _, of := range persons {
-				g.all[i].add(of, g.s, g.lists)
-			}
-		}
-		return g.lists.err
-	}
-}
-
-// Groupings are the groups of the people who were visited; none for a nil g.
-func (g *Groups) Groupings() (list []Grouping, err error) {
-	if g == nil {
-		return nil, nil
-	}
+func (g *groupSums) visit(_ []*Record, persons [][]*Record) error {
 	for i := range g.all {
-		list = append(list, g.all[i].grouping(g.s.Margins, g.min))
+		for _, of := range persons {
+			g.all[i].add(of, g.s, g.lists)
+		}
 	}
-	return list, g.lists.err
-}
-
-// Close removes what is in a temporary file.
-func (g *Groups) Close() {
-	_ = g.lists.spilled.Close() // nothing in it is wanted any more
+	return g.lists.err
 }
 
 type groups struct {
@@ -133,7 +115,8 @@ func (x *groups) add(of []*Record, s *Settings, l *numberLists) {
 	}
 }
 
-// Check returns the error that NewGroups would: for those who want it before the work is done.
+// Check reports specs that are not of the groups, and names those that there are. It is for those who want the error
+// of Summarize before the work is done.
 func (by GroupBy) Check(groups []task.Subgroup) error {
 	_, err := attributesOf(groups, by.Specs)
 	return err

@@ -40,15 +40,11 @@ func grouped(are, broken []int, ratio func(group, k int) float64) (records []Rec
 }
 
 func byGroups(r *Result, by GroupBy) ([]Grouping, error) {
-	g, err := NewGroups(r.Records, &r.Settings, by)
+	grouped, err := metricsOf(r.Records, r.Settings, DataFile{}, &by)
 	if err != nil {
 		return nil, err
 	}
-	defer g.Close()
-	if err := r.Records.Visit(g.Visitor()); err != nil {
-		return nil, err
-	}
-	return g.Groupings()
+	return grouped.Groups, nil
 }
 
 func groupedBy(t testing.TB, records []Record, attributes ...task.Subgroup) *Result {

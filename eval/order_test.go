@@ -36,7 +36,7 @@ func gathered(t testing.TB, parts [][]Record, margins []float64, attributes []ta
 
 func report(t testing.TB, records *Records, s Settings, file DataFile) string {
 	t.Helper()
-	r, err := Summarize(records, s, file)
+	r, err := Summarize(records, s, file, nil)
 	must.Do(t, err)
 	specs := []string{CalibrationGroup}
 	for _, a := range records.Attributes {
@@ -304,7 +304,7 @@ func TestComparisonOfManyRecords(t *testing.T) {
 					}
 				}
 			}
-			r := must.Get(Summarize(gathered(t, [][]Record{list}, s.Margins, nil, l), s, DataFile{}))(t)
+			r := must.Get(Summarize(gathered(t, [][]Record{list}, s.Margins, nil, l), s, DataFile{}, nil))(t)
 			results = append(results, r)
 		}
 		got := comparison(t, ComparisonOptions{Draws: 100, Seed: 1}, results...)

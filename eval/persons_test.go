@@ -147,7 +147,7 @@ func TestSeveralSamples(t *testing.T) {
 			one.Settle()
 			must.Do(t, r.Add(&one))
 		}
-		_, err := Summarize(r, s, DataFile{})
+		_, err := Summarize(r, s, DataFile{}, nil)
 		if !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
@@ -167,7 +167,7 @@ func TestRowsOfOnePerson(t *testing.T) {
 			one.Settle()
 			must.Do(t, r.Add(&one))
 		}
-		got := must.Get(Summarize(r, s, DataFile{}))(t)
+		got := must.Get(Summarize(r, s, DataFile{}, nil))(t)
 		if n, want := got.Population.UnlabelledRows.Den, 2-count(issued); n != want {
 			t.Errorf("%d rows, want %d (promises: %v)", n, want, issued)
 		}

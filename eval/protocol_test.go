@@ -341,17 +341,13 @@ func TestSummarizeForeignRecords(t *testing.T) {
 		{of(0, Record{}), Settings{Confidence: 0.95}, "no required margins"},
 		{of(1, Record{}), Settings{Margins: []float64{0}}, "invalid confidence 0"},
 	} {
-		groups, err := NewGroups(c.records, &c.s, GroupBy{Specs: []string{CalibrationGroup}})
-		must.Do(t, err)
-		_, err = Summarize(c.records, c.s, DataFile{}, groups.Visitor())
-		if groups.Close(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v, want %q", err, c.want)
-		}
+		by := &GroupBy{Specs: []string{CalibrationGroup}}
+		must.Fail(t, must.Err(Summarize(c.records, c.s, DataFile{}, by)), c.want)
 	}
 	perturbed := Record{Row: 3, Evaluated: true, Steps: []Step{{}, {Perturbed: make([]Float, 2)}}}
 	must.Fail(t, of(2).Add(&perturbed), "row 3: 2 perturbations, want 3")
 	fit := of(2, Record{}, Record{Evaluated: true, Steps: make([]Step, 2)})
-	must.Same(t, 2, must.Get(Summarize(fit, good, DataFile{}))(t).Population.Read)
+	must.Same(t, 2, must.Get(Summarize(fit, good, DataFile{}, nil))(t).Population.Read)
 	// A record that has not one step for each margin of the others cannot be told from one that has.
 	for _, steps := range []int{0, 1, 3} {
 		must.Fail(t, of(2).Add(&Record{Row: 3, Evaluated: true, Steps: make([]Step, steps)}), "record of row 3")

@@ -100,7 +100,7 @@ func summarizeGroups(t testing.TB, list []Record, attributes []task.Subgroup, s 
 		}
 		must.Do(t, records.Add(&x))
 	}
-	return must.Get(Summarize(records, s, file))(t)
+	return must.Get(Summarize(records, s, file, nil))(t)
 }
 
 func listed(t testing.TB, r *Result) []Record {

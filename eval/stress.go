@@ -388,7 +388,7 @@ func (t *stressRun) draw(s *Stress) (*Result, string, error) {
 	if n := t.People.N - all; n > 0 {
 		about += fmt.Sprintf(" (%d have no known outcome and are left out)", n)
 	}
-	r, err := Summarize(records, t.base.Settings, DataFile{})
+	r, err := Summarize(records, t.base.Settings, DataFile{}, nil)
 	return r, about, err
 }
 

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	_ "embed" // the warnings
 	"errors"
 	"fmt"
@@ -12,13 +13,14 @@ import (
 
 // Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
 // evaluated. It depends on its arguments alone, and not on the order of the records: they may be some of those of
-// Judge, or those of several machines. It fails when they were not made with the settings. Others who look at the
-// records do so meanwhile. Close frees the records when they are not wanted any more.
-func Summarize(records *Records, s Settings, file DataFile, others ...Visitor) (*Result, error) {
+// Judge, or those of several machines. It fails when they were not made with the settings. The groups
+// are told apart by `by`, nil for none. Others who look at the records do so meanwhile. Close frees the records when they
+// are not wanted any more.
+func Summarize(records *Records, s Settings, file DataFile, by *GroupBy, others ...Visitor) (*Result, error) {
 	points := bottomK[judgedPoint]{most: batchPoints, once: true}
 	judged, copies := &judgedSample{seed: s.Seed, facts: points, ends: points}, newCopies(records)
 	defer copies.rows.Close() //nolint:errcheck // nothing in it is wanted any more
-	r, err := metricsOf(records, s, file, append(others, judged.visitor(), copies.visitor())...)
+	r, err := metricsOf(records, s, file, by, append(others, judged.visitor(), copies.visitor())...)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +29,7 @@ func Summarize(records *Records, s Settings, file DataFile, others ...Visitor) (
 	return r, err
 }
 
-func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (*Result, error) {
+func metricsOf(records *Records, s Settings, file DataFile, by *GroupBy, others ...Visitor) (*Result, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
@@ -36,6 +38,11 @@ func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (
 	}
 	l := newLists(records.limits)
 	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
+	groups, err := newGroupSums(records, &s, by)
+	if err != nil {
+		return nil, err
+	}
+	defer groups.lists.spilled.Close() //nolint:errcheck // likewise
 	y := newResultAccumulator(&s, l)
 	own := func(_ []*Record, persons [][]*Record) error {
 		for _, of := range persons {
@@ -43,7 +50,7 @@ func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (
 		}
 		return nil
 	}
-	if err := records.Visit(append([]Visitor{own}, others...)...); err != nil {
+	if err := records.Visit(append([]Visitor{own, groups.visit}, others...)...); err != nil {
 		return nil, err
 	}
 	if y.notDrawn < y.drawn {
@@ -51,7 +58,10 @@ func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (
 	}
 	r := y.result(file)
 	r.Records = records
-	return r, l.err
+	for i := range groups.all {
+		r.Groups = append(r.Groups, groups.all[i].grouping(s.Margins, groups.min))
+	}
+	return r, cmp.Or(l.err, groups.lists.err)
 }
 
 // ErrSamples reports records that were sampled part by part: those of a small part would count too much.

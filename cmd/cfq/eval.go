@@ -134,9 +134,6 @@ func (d *evaluation) measure(
 		return nil, err
 	}
 	r = all[0]
-	if r.Groups, err = d.survey.groups.Groupings(); err != nil {
-		return nil, err
-	}
 	if len(stress) > 0 {
 		if err := d.stress(ctx, o, r, stress); err != nil {
 			return nil, err

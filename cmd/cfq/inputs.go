@@ -147,7 +147,7 @@ type peopleRead struct {
 	total   *task.People   // without rows
 	promise *issued        // to them, of a file; nil without
 	decoded *reconstructed // nil for a task without latent
-	survey  *peopleSurvey  // of the people of the first quantized model
+	survey  *report.Survey // of the people of the first quantized model
 }
 
 type evaluation struct {
@@ -215,9 +215,6 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *
 
 // Close frees the models and all records.
 func (d *evaluation) Close() (err error) {
-	if d.survey != nil {
-		d.survey.groups.Close()
-	}
 	for _, c := range slices.Backward(d.closers) {
 		err = errors.Join(err, c.Close())
 	}

@@ -94,7 +94,7 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result) (_ *report.Do
 		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Run: d.e.run(), Inputs: d.inputs,
 		Full: models[0], Quantized: models[1], Recipe: recipe(d.files[1].Graph()), Result: r, Warnings: d.warnings,
 		Excluded: report.Exclusions(r),
-		Details:  d.survey.details.Details(),
+		Details:  d.survey.Details(),
 	}
 	if !d.detailed {
 		return doc, nil

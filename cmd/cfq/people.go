@@ -241,12 +241,15 @@ func (d *evaluation) results(ctx context.Context, o eval.Options, survey bool) (
 	}
 	for i, x := range m.records {
 		var visitors []eval.Visitor
+		var by *eval.GroupBy
 		if i == 0 && survey {
-			if visitors, err = d.newSurvey(x, &m.settings); err != nil {
+			if by, err = d.groupsOf(x); err != nil {
 				return nil, err
 			}
+			d.survey = report.NewSurvey(&m.settings, d.set)
+			visitors = append(visitors, d.survey.Visitor())
 		}
-		r, err := eval.Summarize(x, m.settings, m.file, visitors...)
+		r, err := eval.Summarize(x, m.settings, m.file, by, visitors...)
 		if errors.Is(err, eval.ErrSamples) {
 			return nil, cli.Wrap(fmt.Errorf("records: --sample was given for each part: %w", err),
 				"leave out --sample where parts of the people are evaluated")
@@ -263,28 +266,22 @@ func (d *evaluation) results(ctx context.Context, o eval.Options, survey bool) (
 	return all, nil
 }
 
-type peopleSurvey struct {
-	groups  *eval.Groups
-	details *report.Survey
-}
-
-func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (_ []eval.Visitor, err error) {
-	x := &peopleSurvey{details: report.NewSurvey(s, d.set)}
+// groupsOf are the groups of people in records. Those equal to calibration rows are a group of their own.
+func (d *evaluation) groupsOf(r *eval.Records) (*eval.GroupBy, error) {
 	by := eval.GroupBy{Specs: []string{}, Min: d.f.minGroup}
 	if own := d.f.groupBy(); own != nil {
 		by = *own
 	}
-	if k := r.Calibrated(); k > 0 && k < r.Len() { // people equal to calibration rows are a group of their own
+	if k := r.Calibrated(); k > 0 && k < r.Len() {
 		if by.Specs == nil {
 			by.Specs = lists.Map(r.Attributes, func(s task.Subgroup) string { return s.Feature })
 		}
 		by.Specs = append(slices.Clone(by.Specs), eval.CalibrationGroup)
 	}
-	if x.groups, err = eval.NewGroups(r, s, by); err != nil {
+	if err := by.Check(r.Attributes); err != nil {
 		return nil, d.f.badGroups(err)
 	}
-	d.survey = x
-	return []eval.Visitor{x.groups.Visitor(), x.details.Visitor()}, nil
+	return &by, nil
 }
 
 // roomForSearch lets the runtime run a goroutine more for each worker, until the function that it returns is called. A

@@ -256,7 +256,7 @@ func summarize(t testing.TB, records []eval.Record, s eval.Settings, file eval.D
 	for i := range records {
 		must.Do(t, all.Add(&records[i]))
 	}
-	r := must.Get(eval.Summarize(all, s, file))(t)
+	r := must.Get(eval.Summarize(all, s, file, nil))(t)
 	for i := range r.Margins { // of a solver that finds as good a point as the quantized model's the second time
 		values := r.Margins[i].Values
 		for id, v := range maps.Clone(values) {

@@ -239,7 +239,7 @@ func summarize(list []eval.Record, s eval.Settings, file eval.DataFile) *eval.Re
 			panic(err)
 		}
 	}
-	r, err := eval.Summarize(records, s, file)
+	r, err := eval.Summarize(records, s, file, nil)
 	if err != nil {
 		panic(err)
 	}
