@@ -199,22 +199,16 @@ func (m *Model) ScalesNumbers() bool {
 		}
 		switch n.Op {
 		case "Sub", "Add", "Mul", "Div":
-			if m.sameSize(n) && slices.ContainsFunc(n.Inputs, func(in string) bool { return g.Init(in) != nil }) {
-				return true
+			// A product that gives more numbers than it takes is a layer, as the tokens of an FT-Transformer are.
+			like := func(in string) bool { return slices.Equal(m.types[in].Shape, m.types[n.Outputs[0]].Shape) }
+			for i, in := range n.Inputs {
+				if g.Init(in) != nil && g.Init(n.Inputs[1-i]) == nil && like(n.Inputs[1-i]) {
+					return true
+				}
 			}
 		case "Cast", "Clip", "Concat", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze", "Where":
 			lists.Mark(given, n.Outputs...)
 		}
 	}
 	return false
-}
-
-// sameSize says whether a node with two inputs, one of them constant, gives as many numbers a row as it takes: a
-// product that gives more is a layer, as the tokens of an FT-Transformer are.
-func (m *Model) sameSize(n *graph.Node) bool {
-	made, _ := m.PerRow(n.Outputs[0])
-	return slices.ContainsFunc(n.Inputs, func(in string) bool {
-		taken, known := m.PerRow(in)
-		return m.graph.Graph.Init(in) == nil && known && taken == made
-	})
 }

@@ -372,7 +372,7 @@ func affineNode(n *graph.Node, moving []int) bool {
 }
 
 // Inputs returns what rows x become in front of the file's own input: x itself, unless there is a step in front of the
-// model, see [onnxio.Model.Behind].
+// model, see [onnxio.Model.WithInputTransform].
 func (c *Model) Inputs(ctx context.Context, x []float32) ([]float32, error) {
 	name := c.FileInput()
 	if name == c.Input().Name {
