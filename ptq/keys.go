@@ -102,7 +102,7 @@ func Keys() (keys []Key) {
 				k.Choices = append(k.Choices, keyChoice{string(o.Name), o.Doc})
 			}
 		default:
-			if slices.Contains(qat.WeightNames(), k.Source) {
+			if k.weighs() {
 				users := lists.Map(trainedBy(k.Source), func(o qat.ObjectiveDoc) string { return string(o.Name) })
 				k.Doc += "; objectives: " + strings.Join(users, ", ")
 			}
@@ -177,17 +177,14 @@ func (k *Key) Get(r *Recipe) string {
 	switch {
 	case k.Name == objectiveKey:
 		return string(r.objective())
+	case k.weighs() && r.Train != nil:
+		return fmt.Sprint(r.Train.Weights.Of(k.Source))
 	case !at.IsValid():
 		return ""
 	}
 	switch v := at.Interface().(type) {
 	case []string:
 		return strings.Join(v, ",")
-	case *float64: // a weight of the objective
-		if v == nil {
-			return fmt.Sprint(qat.DefaultWeight(k.Source))
-		}
-		return fmt.Sprint(*v)
 	default:
 		return fmt.Sprint(v)
 	}
@@ -204,7 +201,7 @@ func (k *Key) Check(text string) error {
 // set gives the key of a recipe the value that a text stands for. train.objective makes a recipe one that trains,
 // and target.vd one that searches for a budget.
 func (k *Key) set(r *Recipe, text string) error {
-	names := choiceNames(k.Choices)
+	names, weight := choiceNames(k.Choices), 0.0
 	switch {
 	case k.untrained(r):
 		return fmt.Errorf("%s: nothing is trained without an objective; %s=%s trains", k.Name, objectiveKey, qat.Distil)
@@ -220,11 +217,16 @@ func (k *Key) set(r *Recipe, text string) error {
 		r.setObjective(qat.Objective(text))
 	case k.Choices != nil:
 		k.field(r).SetString(text)
-	case !k.parse(k.field(r).Addr().Interface(), text):
+	case k.weighs() && k.parse(&weight, text):
+		r.Train.Weights = r.Train.Weights.With(k.Source, weight)
+	case k.weighs() || !k.parse(k.field(r).Addr().Interface(), text):
 		return fmt.Errorf("invalid value %q for %s: want %s", message.Clip(text), k.Name, k.Want)
 	}
 	return nil
 }
+
+// weighs reports whether the key is a weight of the objective.
+func (k *Key) weighs() bool { return slices.Contains(qat.WeightNames(), k.Source) }
 
 // untrained reports whether the key is of recipes that train, and this one does not.
 func (k *Key) untrained(r *Recipe) bool {
@@ -262,9 +264,6 @@ func (k *Key) parse(at any, text string) bool {
 	case *float64:
 		*v = number
 		return ok && within(number)
-	case **float64:
-		*v = &number
-		return ok && within(number)
 	case *[]string:
 		*v = strings.Split(text, ",")
 		return !slices.Contains(*v, "")
@@ -295,7 +294,7 @@ func (k *Key) unused(r *Recipe) string {
 			allocatorLearned)
 	case is("train.prune-by") && !(r.Train.Sparsity > 0):
 		return "no weights are pruned; train.sparsity=0.5 makes half of them zero"
-	case slices.Contains(qat.WeightNames(), k.Source) && !slices.Contains(r.objectiveDoc().Weights, k.Source):
+	case k.weighs() && !slices.Contains(r.objectiveDoc().Weights, k.Source):
 		return fmt.Sprintf("the objective %s has none", r.Train.Objective)
 	}
 	return ""

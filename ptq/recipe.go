@@ -171,11 +171,12 @@ func (r *Recipe) checkTeacher() error {
 		return nil
 	}
 	doc := r.objectiveDoc()
+	eta, given := r.Train.Weights["eta"]
 	switch {
 	case r.Train.EtaSweep && !(doc.Labels && slices.Contains(doc.Weights, "eta")):
 		return fmt.Errorf("train.eta-sweep: the objective %s has no eta", r.Train.Objective)
-	case r.Train.EtaSweep && r.Train.Eta != nil:
-		return fmt.Errorf("train.eta is %v: train.eta-sweep would choose another one", *r.Train.Eta)
+	case r.Train.EtaSweep && given:
+		return fmt.Errorf("train.eta is %v: train.eta-sweep would choose another one", eta)
 	case r.Train.Quantizers == qat.PACT && r.Write.Compute != computeInteger:
 		return fmt.Errorf("method pact learns the ranges of activations: it needs write.compute %s; method lsq trains "+
 			"weights", computeInteger)

@@ -82,7 +82,7 @@ func (c *calibration) train(ctx context.Context, plans []quant.Layer, budget, bi
 		if err != nil {
 			return nil, nil, err
 		}
-		result.Eta = *spec.Eta
+		result.Eta = spec.Weights.Of("eta")
 	}
 	run := qat.Run{Progress: func(e qat.Event) {
 		e.Bits = bits

@@ -283,7 +283,7 @@ func TestEtaSweep(t *testing.T) {
 	if !slices.Equal(tried, []float64{0.25, 0.5, 1, 2}) || r.Training.Eta != best.Eta {
 		t.Errorf("eta %v of %+v", r.Training.Eta, r.Training.Trials)
 	}
-	o.Train.EtaSweep, o.Train.Eta = false, &best.Eta
+	o.Train.EtaSweep, o.Train.Weights = false, qat.Weights{"eta": best.Eta}
 	if given := f.quantize(t, o, Run{}); codesOf(given) != codesOf(r) || given.Training.Trials != nil {
 		t.Error("with eta given: another model")
 	}

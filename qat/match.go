@@ -93,8 +93,8 @@ func matchTerm() lossTerm {
 			sum(b.Op("Mul", []string{action, column(priceName, dim)})), column(dearerName, 1),
 		})
 		return b.Op("Add", []string{
-			b.Op("Mul", []string{sum(away), b.scalar(*b.job.Alpha1)}),
-			b.Op("Mul", []string{b.Op("Abs", []string{cost}), b.scalar(*b.job.Alpha2)}),
+			b.Op("Mul", []string{sum(away), b.scalar(b.job.Weights.Of("alpha1"))}),
+			b.Op("Mul", []string{b.Op("Abs", []string{cost}), b.scalar(b.job.Weights.Of("alpha2"))}),
 		})
 	}}
 }

@@ -62,7 +62,7 @@ func TestMatch(t *testing.T) {
 		m := p.written(t, p.plans())
 		tr := newTrainer(compiled(t, p.network(m), source, Spec{
 			Objective: Match, Optimizer: Optimizer{Batch: 10, Seed: 5},
-			Weights: Weights{Eta: new(0.7), Alpha1: new(1.7), Alpha2: new(2.3)},
+			Weights: Weights{"eta": 0.7, "alpha1": 1.7, "alpha2": 2.3},
 		}, nil))
 		s, j := tr.trainStep, tr.job
 		tr.replace(points)
@@ -107,7 +107,7 @@ func TestMatch(t *testing.T) {
 					}
 					away, cost, theirs = away+math.Abs(own[j]-want), cost+own[j]*own[j], theirs+want*want
 				}
-				sum += *j.Alpha1*away + *j.Alpha2*math.Abs(math.Sqrt(cost)-math.Sqrt(theirs))
+				sum += j.Weights.Of("alpha1")*away + j.Weights.Of("alpha2")*math.Abs(math.Sqrt(cost)-math.Sqrt(theirs))
 			}
 			return sum
 		}

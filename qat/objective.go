@@ -193,17 +193,17 @@ func labels(to []float32, p *Points, i int, _ *trainingJob) {
 // validity counts the label of factual rows, and the target class at recourse points.
 func validity(to []float32, p *Points, i int, j *trainingJob) {
 	if labels(to, p, i, j); p.Kind != Factual {
-		to[j.target()] = float32(*j.Eta)
+		to[j.target()] = float32(j.Weights.Of("eta"))
 	}
 }
 
 // atRecourse is a column with a weight of the objective at recourse points and 0 at people.
-func atRecourse(name string, weight func(j *trainingJob) *float64) lossColumn {
+func atRecourse(name, weight string) lossColumn {
 	return numberColumn(name, func(p *Points, _ int, j *trainingJob) float32 {
 		if p.Kind == Factual {
 			return 0
 		}
-		return float32(*weight(j))
+		return float32(j.Weights.Of(weight))
 	})
 }
 
@@ -238,7 +238,7 @@ func memberTerm() lossTerm {
 
 func disagreementTerm() lossTerm {
 	return lossTerm{
-		columns: []lossColumn{atRecourse("qat.disagreement", func(j *trainingJob) *float64 { return j.Eta })},
+		columns: []lossColumn{atRecourse("qat.disagreement", "eta")},
 		build: func(b *stepBuilder) string {
 			variance := b.meanOfMembers(func(logits string) string {
 				d := b.Op("Sub", []string{logits, b.t.Logits}) // the model's logits are the members' mean
@@ -259,9 +259,9 @@ func (b *stepBuilder) meanOfMembers(of func(logits string) string) string {
 
 func hingeTerm() lossTerm {
 	return lossTerm{
-		columns: []lossColumn{atRecourse("qat.hinge", func(j *trainingJob) *float64 { return j.Beta })},
+		columns: []lossColumn{atRecourse("qat.hinge", "beta")},
 		build: func(b *stepBuilder) string {
-			short := b.Op("Relu", []string{b.Op("Sub", []string{b.scalar(*b.job.Gamma), b.t.Margin})})
+			short := b.Op("Relu", []string{b.Op("Sub", []string{b.scalar(b.job.Weights.Of("gamma")), b.t.Margin})})
 			return b.Op("Mul", []string{short, "qat.hinge"})
 		},
 	}
@@ -289,7 +289,7 @@ func groupTerm() lossTerm {
 			people := b.Op("Max", []string{b.reduce("ReduceSum", "qat.groups", 0), b.scalar(1)})
 			// A group without people has the mean 0, below all others.
 			worst := b.reduce("ReduceMax", b.Op("Div", []string{sums, people}), 1)
-			return b.Op("Mul", []string{worst, b.scalar(*b.job.Eta * float64(b.job.Batch))})
+			return b.Op("Mul", []string{worst, b.scalar(b.job.Weights.Of("eta") * float64(b.job.Batch))})
 		},
 	}
 }

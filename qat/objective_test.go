@@ -90,14 +90,14 @@ func rowLoss(objective Objective, p *Points, i int, z []float64, target int, j *
 		case factual:
 			return label()
 		case objective != Hinge:
-			return *j.Eta * entropy(target)
+			return j.Weights.Of("eta") * entropy(target)
 		}
-		return *j.Eta*entropy(target) + *j.Beta*max(0, *j.Gamma-margin)
+		return j.Weights.Of("eta")*entropy(target) + j.Weights.Of("beta")*max(0, j.Weights.Of("gamma")-margin)
 	case RMargin:
 		if factual {
 			return label()
 		}
-		return *j.Beta * max(0, *j.Gamma-margin)
+		return j.Weights.Of("beta") * max(0, j.Weights.Of("gamma")-margin)
 	case KD:
 		var loss float64
 		for c := range z {
@@ -138,7 +138,7 @@ func TestObjectives(t *testing.T) {
 			}
 			s := compiled(t, p.network(m), Source{Groups: 3}, Spec{
 				Objective: doc.Name, Optimizer: Optimizer{Batch: rows},
-				Weights: Weights{Eta: new(0.7), Beta: new(1.3), Gamma: new(0.8)},
+				Weights: Weights{"eta": 0.7, "beta": 1.3, "gamma": 0.8},
 			}, func(j *trainingJob) { j.rows = rows * len(used) })
 			trainer := newTrainer(s)
 			trainer.replace(used)
@@ -235,7 +235,7 @@ func TestEnsemble(t *testing.T) {
 		layers = append(layers, Layer{Info: info, Plan: quant.Layer{Node: info.Node, Float: true}})
 	}
 	spec := Spec{
-		Objective: RConsistency, Optimizer: Optimizer{Batch: 2 * rows}, Weights: Weights{Eta: new(0.7)},
+		Objective: RConsistency, Optimizer: Optimizer{Batch: 2 * rows}, Weights: Weights{"eta": 0.7},
 	}
 	net := Network{Model: open(t, m), Layers: layers}
 	must.Fail(t, must.Err(spec.resolve(net, Source{})), "members")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -14,7 +15,7 @@ import (
 type Spec struct {
 	Objective Objective // Distil
 	Optimizer
-	Weights
+	Weights Weights
 
 	Quantizers Quantizers // RatioSteps
 	Lambda     float64    // weight of the bit cost, for Search; 0 lets it follow the cost, so that the budget is met
@@ -29,14 +30,8 @@ type Optimizer struct {
 	Seed         uint64  // of batches
 }
 
-// Weights are those of an objective's terms, as the paper names them; nil is DefaultWeight.
-type Weights struct {
-	Eta    *float64 // of validity at teacher points
-	Beta   *float64 // of the hinge
-	Gamma  *float64 // margin of the hinge, in logits
-	Alpha1 *float64 // of the distance between actions
-	Alpha2 *float64 // of the difference between their costs
-}
+// Weights are those of an objective's terms, by WeightNames, as far as they are not the usual ones.
+type Weights map[string]float64
 
 // Quantizers says how weights and scales learn.
 type Quantizers string
@@ -54,28 +49,27 @@ type Run struct {
 	Progress   func(Event)
 }
 
-// WeightNames lists the weights of objectives.
+// WeightNames lists the weights of objectives, as the paper names them: of validity at teacher points, of the hinge, its
+// margin in logits, of the distance between actions, and of the difference between their costs.
 func WeightNames() []string { return []string{"eta", "beta", "gamma", "alpha1", "alpha2"} }
 
-// Named returns the weight of a name.
-func (w *Weights) Named(name string) **float64 {
-	fields := []**float64{&w.Eta, &w.Beta, &w.Gamma, &w.Alpha1, &w.Alpha2}
-	return fields[slices.Index(WeightNames(), name)]
-}
-
-// DefaultWeight is the weight of a name where none is given.
-func DefaultWeight(name string) float64 {
-	if name == "gamma" {
-		return 0.1 // logits
+// Of returns the weight of a name.
+func (w Weights) Of(name string) float64 {
+	v, given := w[name]
+	switch {
+	case given:
+		return v
+	case name == "gamma":
+		return 0.1
 	}
 	return 1
 }
 
-func (w *Weights) weight(name string) float64 {
-	if v := *w.Named(name); v != nil {
-		return *v
-	}
-	return DefaultWeight(name)
+// With returns the weights with that of a name changed.
+func (w Weights) With(name string, v float64) Weights {
+	out := maps.Collect(maps.All(w))
+	out[name] = v
+	return out
 }
 
 // DefaultRate and DefaultSteps are those of the zero Spec.
@@ -99,7 +93,7 @@ func (s *Spec) Check() error {
 	check("weight-decay", s.Decay)
 	check("lambda", s.Lambda)
 	for _, name := range slices.Sorted(slices.Values(WeightNames())) {
-		check(name, s.weight(name))
+		check(name, s.Weights.Of(name))
 	}
 	if s.Batch < 0 {
 		errs = append(errs, fmt.Errorf("invalid batch of %d rows: want 1 or more", s.Batch))
@@ -153,9 +147,6 @@ func (s Spec) resolve(net Network, source Source) (*trainingJob, error) {
 		return nil, fmt.Errorf("objective %s: Source.Set is not set", name)
 	case j.objective.Groups && source.Groups < 1:
 		return nil, fmt.Errorf("objective %s needs groups of people", name)
-	}
-	for _, name := range WeightNames() {
-		*j.Named(name) = new(j.weight(name))
 	}
 	return j, s.Check()
 }

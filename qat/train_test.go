@@ -389,9 +389,9 @@ func TestOptionsOutOfRange(t *testing.T) {
 		"learning-rate -1":     {Optimizer: Optimizer{LearningRate: -1}},
 		"learning-rate NaN":    {Optimizer: Optimizer{LearningRate: math.NaN()}},
 		"learning-rate +Inf":   {Optimizer: Optimizer{LearningRate: math.Inf(1)}},
-		"eta -2":               {Weights: Weights{Eta: new(-2.0)}},
-		"beta NaN":             {Weights: Weights{Beta: new(math.NaN())}},
-		"gamma -0.1":           {Weights: Weights{Gamma: new(-0.1)}},
+		"eta -2":               {Weights: Weights{"eta": -2.0}},
+		"beta NaN":             {Weights: Weights{"beta": math.NaN()}},
+		"gamma -0.1":           {Weights: Weights{"gamma": -0.1}},
 		"steps -1":             {Optimizer: Optimizer{Steps: -1}},
 		"steps 15":             {Optimizer: Optimizer{Steps: 15}},
 		"batch of -1":          {Optimizer: Optimizer{Batch: -1}},
@@ -401,14 +401,14 @@ func TestOptionsOutOfRange(t *testing.T) {
 			t.Errorf("%s: %v, %v", want, out, err)
 		}
 	}
-	both := Spec{Weights: Weights{Eta: new(-2.0), Beta: new(-2.0)}}
+	both := Spec{Weights: Weights{"eta": -2.0, "beta": -2.0}}
 	if err := both.Check(); err == nil || !strings.Contains(err.Error(), "eta") || !strings.Contains(err.Error(), "beta") {
 		t.Errorf("not all is said: %v", err)
 	}
 	must.Do(t, (&Spec{}).Check())
-	none := Spec{Weights: Weights{Eta: new(0.0)}, Objective: Task}
+	none := Spec{Weights: Weights{"eta": 0.0}, Objective: Task}
 	got, err := none.resolve(p.network(p.full), Source{})
-	if err != nil || *got.Eta != 0 || *got.Gamma != 0.1 || *got.Beta != 1 {
+	if err != nil || got.Weights.Of("eta") != 0 || got.Weights.Of("gamma") != 0.1 || got.Weights.Of("beta") != 1 {
 		t.Errorf("without eta: %+v, %v", got, err)
 	}
 	broken := small(t)

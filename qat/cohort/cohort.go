@@ -243,7 +243,8 @@ func (s *Source) SweepEta(ctx context.Context, net qat.Network, spec *qat.Spec, 
 	for k := range trials {
 		tell(trials[k], k, len(trials))
 		short := *spec
-		short.Eta, short.Steps = &trials[k].Eta, max(qat.Rounds, cmp.Or(spec.Steps, qat.DefaultSteps)/trialShare)
+		short.Weights = spec.Weights.With("eta", trials[k].Eta)
+		short.Steps = max(qat.Rounds, cmp.Or(spec.Steps, qat.DefaultSteps)/trialShare)
 		out, err := qat.Train(ctx, net, source, short, qat.Run{})
 		if err != nil {
 			return nil, fmt.Errorf("eta %v: %w", trials[k].Eta, err)
@@ -255,7 +256,7 @@ func (s *Source) SweepEta(ctx context.Context, net qat.Network, spec *qat.Spec, 
 	best := slices.MinFunc(trials, func(a, b Trial) int {
 		return cmp.Or(cmp.Compare(b.Accuracy, a.Accuracy), cmp.Compare(a.VD, b.VD))
 	})
-	spec.Eta = &best.Eta
+	spec.Weights = spec.Weights.With("eta", best.Eta)
 	return trials, nil
 }
 

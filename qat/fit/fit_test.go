@@ -209,7 +209,7 @@ func TestRecourseObjectives(t *testing.T) {
 			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Members: 3, Teacher: teacher,
 			Train: qat.Spec{
 				Objective: objective, Optimizer: qat.Optimizer{Steps: 320, LearningRate: 0.01},
-				Weights: qat.Weights{Eta: &eta, Beta: &beta, Gamma: new(0.5)},
+				Weights: qat.Weights{"eta": eta, "beta": beta, "gamma": 0.5},
 			},
 		}))(t)
 		return f
