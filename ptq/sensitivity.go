@@ -16,15 +16,6 @@ import (
 	"cfq/task"
 )
 
-// traceSeed draws the random vectors that estimate traces.
-const traceSeed = 1
-
-// How the quantization error of the margin is found: exactly where that takes no more than minutes.
-const (
-	errorsExact      = "exact"
-	errorsFirstOrder = "first-order"
-)
-
 // Profile is how much each layer matters, by several measures: at factual rows, with
 // each row's own class, and at recourse points, with the target class.
 type Profile struct {
@@ -120,11 +111,11 @@ func (c *calibration) profile(ctx context.Context) (*Profile, error) {
 		return nil, err
 	}
 	p := &Profile{
-		Method: n.recipe.Method, CalibrationPoints: c.sample.points(points), Errors: errorsExact,
+		Method: n.recipe.Method, CalibrationPoints: c.sample.points(points), Errors: "exact",
 		Probes: sensitivity.DefaultProbes, Warnings: slices.Clone(c.warnings),
 	}
 	if !c.exactErrors(errorRows) {
-		p.Errors = errorsFirstOrder
+		p.Errors = "first-order"
 	}
 	p.BitWidths = lists.Map(quant.Formats(), func(f quant.Format) int { return f.Bits })
 	factual, err := c.survey(ctx, p, pointsAt{"factual rows", points.Facts(), points.Facts(), classes})
@@ -169,7 +160,7 @@ func (c *calibration) survey(ctx context.Context, p *Profile, at pointsAt) (out 
 	gradients := score("gradient", values, nil, err)
 	x, classes := n.thin(at.rows, at.classes, sensitivity.TraceRows(n.layers))
 	values, errs, err := sensitivity.Trace(ctx, n.full, n.layers, x, classes, sensitivity.TraceOptions{
-		Seed: traceSeed, Progress: func(done, total int) { n.run.tell("curvature at "+at.where, done, total) },
+		Seed: 1, Progress: func(done, total int) { n.run.tell("curvature at "+at.where, done, total) },
 	})
 	traces := score("trace", values, errs, err)
 	x, _ = n.thin(at.rows, nil, errorRows)

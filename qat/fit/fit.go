@@ -36,7 +36,6 @@ type Options struct {
 	// Validation is the share of the people who are not trained on; nil is 0.2. They are the same for every
 	// seed, so that seeds compare on the same people.
 	Validation *float64
-	Members    int // of the ensemble of RConsistency (3)
 	// Teacher returns recourse points of people that a model refuses, in their order, for RMargin and RConsistency.
 	Teacher func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error)
 	// Attributes are the names of columns, in the order of People.Kept, that the code of an autoencoder is to be; none:
@@ -47,6 +46,8 @@ type Options struct {
 	// Recipe is added to the model's metadata, such as hashes of the inputs.
 	Recipe   map[string]string
 	Progress func(Round, int) // a round, and how many there are
+
+	members int // that are trained together; 1 but for ensembles
 }
 
 // Round is the state after a round of training.
@@ -103,7 +104,7 @@ const defaultEpochs, minSteps = 40, 640
 
 const mostRecourse = 4096
 
-const mostMembers = 64
+const ensembleMembers = 3
 
 // Check reports every option that makes no sense by itself.
 func (o *Options) Check() error {
@@ -121,7 +122,6 @@ func (o *Options) resolve() (Options, error) {
 		r.Train.Objective = qat.Reconstruct
 	}
 	r.Train.Seed, r.Workers = cmp.Or(r.Train.Seed, 1), cmp.Or(r.Workers, 1)
-	r.Members = cmp.Or(r.Members, 3)
 	if r.Validation == nil {
 		r.Validation = new(0.2)
 	}
@@ -130,8 +130,8 @@ func (o *Options) resolve() (Options, error) {
 	if err != nil && !r.Arch.coder {
 		errs = append(errs, err)
 	}
-	if err != nil || !doc.Ensemble {
-		r.Members = 1
+	if r.members = 1; err == nil && doc.Ensemble {
+		r.members = ensembleMembers
 	}
 	badIf := func(wrong bool, format string, a ...any) {
 		if wrong {
@@ -140,7 +140,6 @@ func (o *Options) resolve() (Options, error) {
 	}
 	v := *r.Validation
 	badIf(!(v >= 0 && v < 1), "invalid validation %v: want a share below 1, such as 0.2, or 0 for none", v)
-	badIf(r.Members < 1 || r.Members > mostMembers, "invalid members %d: want 2 to %d", r.Members, mostMembers)
 	badIf(!(r.Epochs >= 0) || math.IsInf(r.Epochs, 1), "invalid epochs %v: want a number above 0", r.Epochs)
 	badIf(r.Epochs > 0 && r.Train.Steps > 0, "epochs and train-steps say the same: give one of the two")
 	return r, errors.Join(errs...)
@@ -254,7 +253,7 @@ func (f *fit) open(ctx context.Context) error {
 	for i := range f.layers {
 		f.result.Parameters += f.layers[i].params()
 	}
-	m, err := onnxio.FromGraph(ctx, f.o.Arch.network(f.layers, f.own.Dim, f.o.Members, f.o.Train.Seed), f.o.Engine)
+	m, err := onnxio.FromGraph(ctx, f.o.Arch.network(f.layers, f.own.Dim, f.o.members, f.o.Train.Seed), f.o.Engine)
 	if err != nil {
 		return err
 	}
@@ -268,9 +267,9 @@ func (f *fit) open(ctx context.Context) error {
 	f.net.Layers = lists.Map(infos, func(info quant.LayerInfo) qat.Layer {
 		return qat.Layer{Info: info, Plan: quant.Layer{Node: info.Node, Float: true}}
 	})
-	if f.o.Members > 1 {
-		f.result.Members = f.o.Members
-		f.net.Members = lists.Make(f.o.Members, func(k int) string { return memberPrefix(k) + logitsName })
+	if f.o.members > 1 {
+		f.result.Members = f.o.members
+		f.net.Members = lists.Make(f.o.members, func(k int) string { return memberPrefix(k) + logitsName })
 	}
 	target := f.task.Target.Index
 	if f.coder != nil {

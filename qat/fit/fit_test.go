@@ -206,7 +206,7 @@ func TestRecourseObjectives(t *testing.T) {
 	}
 	run := func(objective qat.Objective, eta, beta float64) *fit {
 		f := must.Get(train(ctx, tk, p, Options{
-			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Members: 3, Teacher: teacher,
+			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Teacher: teacher,
 			Train: qat.Spec{
 				Objective: objective, Optimizer: qat.Optimizer{Steps: 320, LearningRate: 0.01},
 				Weights: qat.Weights{"eta": eta, "beta": beta, "gamma": 0.5},

@@ -22,7 +22,7 @@ func (f *fit) write(ctx context.Context) (err error) {
 		return f.writeCoder(ctx)
 	}
 	member := 0
-	if f.o.Members > 1 {
+	if f.o.members > 1 {
 		if member, err = f.representative(ctx); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (f *fit) marshal(g *graph.Model) ([]byte, error) {
 func (f *fit) member(layers []qat.Trained, k int) *graph.Model {
 	g := f.o.Arch.network(f.layers, f.own.Dim, 1, f.o.Train.Seed)
 	inits := g.Graph.InitMap()
-	at := k * len(f.net.Layers) / f.o.Members
+	at := k * len(f.net.Layers) / f.o.members
 	for _, n := range g.Graph.Nodes {
 		if quant.IsLayer(n) {
 			w, b := inits[n.Inputs[1]], inits[n.Inputs[2]]
@@ -95,7 +95,7 @@ func (f *fit) representative(ctx context.Context) (best int, err error) {
 		return 0, err
 	}
 	least := math.Inf(1)
-	for k := range f.o.Members {
+	for k := range f.o.members {
 		m, err := f.classifier(ctx, f.member(f.best, k))
 		if err != nil {
 			return 0, err
