@@ -122,23 +122,6 @@ func AllRows(n int) []int {
 	return lists.Make(n, func(i int) int { return i })
 }
 
-// Append adds the people of the next batch of a Stream. Counts of what could not be read are not carried over.
-func (p *People) Append(q *People) {
-	p.Dim, p.NoLines, p.OtherColumns = q.Dim, q.NoLines, q.OtherColumns
-	p.N, p.Total = p.N+q.N, p.Total+q.N
-	p.X, p.Labels, p.Lines = append(p.X, q.X...), append(p.Labels, q.Labels...), append(p.Lines, q.Lines...)
-	p.Rows, p.Kept, p.IDs = append(p.Rows, q.Rows...), append(p.Kept, q.Kept...), append(p.IDs, q.IDs...)
-	p.Content, p.Others = append(p.Content, q.Content...), append(p.Others, q.Others...)
-	p.Hashes, p.Imputed = append(p.Hashes, q.Hashes...), append(p.Imputed, q.Imputed...)
-	for i, s := range q.Subgroups {
-		if i == len(p.Subgroups) {
-			p.Subgroups = append(p.Subgroups, Subgroup{Feature: s.Feature})
-		}
-		all := &p.Subgroups[i]
-		all.Values, all.Codes = s.Values, append(all.Codes, s.Codes...) // values are only ever added
-	}
-}
-
 func pick[T any](s []T, rows []int) []T {
 	if s == nil {
 		return nil

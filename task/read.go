@@ -35,14 +35,10 @@ func Read(ctx context.Context, path string, t *Task, o ReadOptions) (*People, er
 
 // ReadFrom is Read for a stream.
 func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People, error) {
-	const size = 1024 // of batches
-	p := &People{}
-	draw := sampleDraw{most: o.Most, rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b))}
-	rd := newReader(ctx, t, o, size, func(q *People) error {
-		p.Append(q)
-		draw.from(p, q.N)
-		return nil
-	})
+	var p *People
+	rd := newReader(ctx, t, o, math.MaxInt, func(all *People) error { p = all; return nil })
+	draw := &rd.draw
+	draw.most = o.Most
 	read, err := rd.read(r)
 	if err != nil {
 		return nil, err
@@ -69,6 +65,7 @@ func newReader(ctx context.Context, t *Task, o ReadOptions, size int, each func(
 	return &peopleReader{
 		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, size: size, each: each, pick: o.Selection(),
 		source: &Rows{}, outcomes: labelTally{others: map[string]int{}},
+		draw: sampleDraw{rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b))},
 	}
 }
 
@@ -87,6 +84,7 @@ type peopleReader struct {
 	source   *Rows      // that is read; folder "" of a stream
 	hashes   *rowHashes // nil without ReadOptions.Hash
 	rounded  []string   // features of which a number lost digits
+	draw     sampleDraw // from people
 	Reading             // of all rows
 }
 
@@ -111,7 +109,9 @@ func (rd *peopleReader) read(r io.Reader) (*People, error) {
 	}
 	each := func(fields []string, line int, bad *Problem) error {
 		if bad == nil {
-			rd.row(fields, line)
+			if person, _ := rd.row(fields, line); person {
+				rd.draw.from(rd.people)
+			}
 		} else if rd.take() {
 			rd.problem(bad)
 		}
@@ -551,19 +551,17 @@ type sampleDraw struct {
 	drawn []int // positions in people
 }
 
-// from keeps a uniform sample of a stream of people (algorithm R), of whom the last n are new: the first fill it, and
-// the n-th of all takes a random one's place with probability most/n. Those who are not drawn are removed when they are
-// as many as the sample, so memory does not grow with the stream.
-func (s *sampleDraw) from(p *People, n int) {
+// from keeps a uniform sample of a stream of people (algorithm R), of whom the last is new: the first fill it, and the
+// n-th of all takes a random one's place with probability most/n. Those who are not drawn are removed when they are as
+// many as the sample, so memory does not grow with the stream.
+func (s *sampleDraw) from(p *People) {
 	if s.most <= 0 {
 		return
 	}
-	for at := p.N - n; at < p.N; at++ {
-		if s.seen++; s.seen <= s.most {
-			s.drawn = append(s.drawn, at)
-		} else if i := s.rng.IntN(s.seen); i < s.most {
-			s.drawn[i] = at
-		}
+	if s.seen++; s.seen <= s.most {
+		s.drawn = append(s.drawn, p.N-1)
+	} else if i := s.rng.IntN(s.seen); i < s.most {
+		s.drawn[i] = p.N - 1
 	}
 	if p.N >= 2*s.most {
 		s.keep(p)
@@ -721,7 +719,7 @@ func (s *Subgroup) sort() {
 			s.Codes[i] = to[c]
 		}
 	}
-	s.Values = sorted
+	s.Values, s.Open = sorted, false
 }
 
 // Bounds on what is kept of, and said about, the labels other than the favourable one.
