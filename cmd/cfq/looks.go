@@ -140,9 +140,5 @@ func (f *looksFlags) write(known *gate.Looks) error {
 		}
 		return err
 	}
-	data, err := known.Encode()
-	if err != nil {
-		return err
-	}
-	return cli.Write(f.path, cli.Content(data))
+	return cli.Write(f.path, cli.Content(known.Encode()))
 }

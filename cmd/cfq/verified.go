@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 
 	"cfq/eval"
@@ -68,7 +66,7 @@ func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verifi
 		return err
 	}
 	path := draft.RecordPath(paths[0])
-	all, err := readRecords(path)
+	all, err := draft.ReadRecords(path)
 	if err != nil { // of another version: what it says can be verified anew
 		all = &draft.Records{}
 	}
@@ -78,20 +76,6 @@ func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verifi
 	}
 	e.msg.Note("%s records that the encoding is verified: keep it next to the task file, cfq gate reads it", path)
 	return nil
-}
-
-func readRecords(path string) (*draft.Records, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &draft.Records{}, nil
-	} else if err != nil {
-		return nil, cli.WithCode(err, cli.Unusable)
-	}
-	all, err := draft.ParseRecords(data)
-	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("%s: %w", path, err), "`cfq task check --scores` writes it anew")
-	}
-	return all, nil
 }
 
 // shows is how the file of the first model shows that the task encodes people as the model was trained; "" if not.
@@ -117,9 +101,9 @@ func recordedEvidence(taskPath string, in *opened, sum string) (known draft.Evid
 		return known, "", err
 	}
 	path = draft.RecordPath(taskPath)
-	all, err := readRecords(path)
+	all, err := draft.ReadRecords(path)
 	if err != nil || len(all.List) == 0 {
-		return known, "", err
+		return known, "", cli.Wrap(err, "`cfq task check --scores` writes it anew")
 	}
 	i := slices.IndexFunc(all.List, func(r draft.Record) bool { return r.Model == sum })
 	encoding := in.task.EncodingHash()

@@ -1,14 +1,13 @@
 package gate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 
+	"cfq/internal/config"
 	"cfq/task"
 )
 
@@ -37,34 +36,18 @@ type Look struct {
 // ReadLooks reads a file that [Looks.Encode] made. A file that is not there has no looks at the model, nor has one of
 // another model.
 func ReadLooks(path, model string) (*Looks, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &Looks{Model: model}, nil
-	} else if err != nil {
-		return nil, err
-	}
-	return parseLooks(data, model)
-}
-
-func parseLooks(data []byte, model string) (*Looks, error) {
 	l := &Looks{}
-	if err := json.Unmarshal(data, l); err != nil {
-		return nil, fmt.Errorf("invalid record of looks: %w", err)
-	}
-	if l.Schema != looksSchema {
-		return nil, fmt.Errorf("it has no schema %q: this is another file", looksSchema)
-	}
-	if l.Model != model {
+	err := config.ReadRecord(path, looksSchema, l)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && l.Model != model {
 		return &Looks{Model: model}, nil
 	}
-	return l, nil
+	return l, err
 }
 
 // Encode is the content of a file.
-func (l *Looks) Encode() ([]byte, error) {
+func (l *Looks) Encode() []byte {
 	l.Schema = looksSchema
-	data, err := json.MarshalIndent(l, "", "  ")
-	return append(data, '\n'), err
+	return config.EncodeRecord(l)
 }
 
 // Merge adds the looks of another record on the same model, each evidence once.

@@ -3,6 +3,8 @@ package gate
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -107,18 +109,20 @@ func TestLooks(t *testing.T) {
 		must.Fail(t, next(l, once), "")
 	}
 	must.Fail(t, next(l, thrice), "look 4 at the model: confidence 95 % leaves an error of 5 %, of which")
-	data := must.Get(l.Encode())(t)
-	again := must.Get(parseLooks(data, "m"))(t)
+	path := filepath.Join(t.TempDir(), "m.looks")
+	read := func(data []byte, model string) (*Looks, error) {
+		must.Do(t, os.WriteFile(path, data, 0o600))
+		return ReadLooks(path, model)
+	}
+	again := must.Get(read(l.Encode(), "m"))(t)
 	if again.Seen("b") == nil || again.Seen("b").Verdict != Inconclusive || next(again, thrice) == nil {
 		t.Errorf("%+v", again)
 	}
-	if other := must.Get(parseLooks(data, "n"))(t); len(other.Looks) != 0 || other.Model != "n" {
+	if other := must.Get(read(l.Encode(), "n"))(t); len(other.Looks) != 0 || other.Model != "n" {
 		t.Errorf("another model: %+v", other)
 	}
-	_, err := parseLooks([]byte("{"), "m")
-	must.Fail(t, err, "invalid record")
-	_, err = parseLooks([]byte(`{"model": "m"}`), "m")
-	must.Fail(t, err, "another file")
+	must.Fail(t, must.Err(read([]byte("{"), "m")), "not whole")
+	must.Fail(t, must.Err(read([]byte(`{"model": "m"}`), "m")), "another file")
 	// A look that passes spends nothing, and has its date once.
 	passed := &Looks{Model: "m"}
 	for range 2 {

@@ -6,16 +6,15 @@
 package record
 
 import (
-	"cmp"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 
+	"cfq/internal/config"
 	"cfq/task"
 )
 
@@ -115,11 +114,7 @@ func (r *Rows) Write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(record{Schema, r.Model, r.Data, r.Count, packed, r.ranges}, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(text, '\n'))
+	_, err = w.Write(config.EncodeRecord(record{Schema, r.Model, r.Data, r.Count, packed, r.ranges}))
 	return err
 }
 
@@ -138,14 +133,11 @@ func Load(path string) (*Rows, error) {
 
 func parse(text []byte) (*Rows, error) {
 	var f record
-	switch err := json.Unmarshal(text, &f); {
-	case f.Schema != Schema && f.Schema != "":
-		return nil, fmt.Errorf("it has the schema %.40q, not %q: it was written by another version of cfq, "+
-			"or by something else", f.Schema, Schema)
-	case err != nil || len(f.Hashes)%8 != 0:
-		return nil, fmt.Errorf("it is not whole: %w; quantize the model again", cmp.Or(err, io.ErrUnexpectedEOF))
-	case f.Schema == "":
-		return nil, fmt.Errorf("it has no schema %q: this is another file", Schema)
+	if err := config.DecodeRecord(text, Schema, &f); err != nil {
+		return nil, err
+	}
+	if len(f.Hashes)%8 != 0 {
+		return nil, errors.New("it is not whole; quantize the model again")
 	}
 	for _, sum := range []string{f.Model, f.Data.SHA256} {
 		if b, err := hex.DecodeString(sum); err != nil || len(b) != 32 {

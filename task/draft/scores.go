@@ -2,9 +2,10 @@ package draft
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
+	"cfq/internal/config"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -324,18 +326,14 @@ func (r *Records) Add(add Record) {
 // Encode writes the records as JSON.
 func (r *Records) Encode() []byte {
 	r.Schema = recordSchema
-	out, _ := json.MarshalIndent(r, "", "  ") // no value of a record fails
-	return append(out, '\n')
+	return config.EncodeRecord(r)
 }
 
-// ParseRecords reads records.
-func ParseRecords(data []byte) (*Records, error) {
+// ReadRecords reads the records of a file; none where it is not there.
+func ReadRecords(path string) (*Records, error) {
 	r := &Records{}
-	if err := json.Unmarshal(data, r); err != nil {
-		return nil, fmt.Errorf("not a record of a verified encoding: %w", err)
-	}
-	if r.Schema != recordSchema {
-		return nil, fmt.Errorf("schema %s: want %s", message.Quote(r.Schema), recordSchema)
+	if err := config.ReadRecord(path, recordSchema, r); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("record of a verified encoding %s: %w", path, err)
 	}
 	return r, nil
 }

@@ -3,6 +3,8 @@ package draft
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -150,11 +152,14 @@ func TestVerify(t *testing.T) {
 	} {
 		r.Add(add)
 	}
-	back, err := ParseRecords(r.Encode())
+	path := filepath.Join(t.TempDir(), "task.yaml.verified")
+	must.Do(t, os.WriteFile(path, r.Encode(), 0o600))
+	back, err := ReadRecords(path)
 	want := []Record{of("new", "b", 3), stated(0.9)}
 	must.Do(t, err)
 	must.Same(t, want, back.List)
-	must.Fail(t, must.Err(ParseRecords([]byte(`{"schema": "other/1"}`))), "")
+	must.Do(t, os.WriteFile(path, []byte(`{"schema": "other/1"}`), 0o600))
+	must.Fail(t, must.Err(ReadRecords(path)), "other/1")
 }
 
 func TestEncodingHash(t *testing.T) {
