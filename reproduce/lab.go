@@ -35,11 +35,8 @@ type Lab struct {
 
 type measuredRow struct {
 	Row
-	steps []rowSteps // of each seed
+	steps []*labStep // that measure it, of each seed
 }
-
-// rowSteps are the step that measures a row, and the one of which the time counts: it quantizes, or looks for actions.
-type rowSteps struct{ last, timed *labStep }
 
 // Measure runs what tables need. It returns their results, and all results: earlier ones of other tables, too. An error
 // of a command leaves out what depends on it: the rest is measured, and the errors are returned together. Without
@@ -68,8 +65,8 @@ func (l *Lab) rows(ctx context.Context, tables []Table) ([][]measuredRow, error)
 			m := measuredRow{Row: r}
 			for seed := range l.Seeds {
 				x := l.measurement(&r.Variant, seed+1)
-				if m.steps = append(m.steps, x); !slices.Contains(all, x.last) {
-					all = append(all, x.last)
+				if m.steps = append(m.steps, x); !slices.Contains(all, x) {
+					all = append(all, x)
 				}
 			}
 			measured[i] = append(measured[i], m)
@@ -183,15 +180,14 @@ func (l *Lab) people(d *DataSet, form string, train bool) []string {
 }
 
 // measurement evaluates a variant on the network of a seed, or looks for its actions.
-func (l *Lab) measurement(v *Variant, seed int) rowSteps {
+func (l *Lab) measurement(v *Variant, seed int) *labStep {
 	d := dataSet(v.Data)
 	dir := l.path(d, filepath.Join(folder(v.Train), fmt.Sprintf("seed-%d", seed)))
 	network := filepath.Join(dir, "model.onnx")
 	l.step([]string{network}, d, "", "train", l.people(d, "", true), // it does not depend on the cost of an action
 		strings.Fields(v.Train), []string{"--train-seed", fmt.Sprint(seed), "-o", network})
 	if v.Recourse != "" {
-		s := l.actions(v, network)
-		return rowSteps{s, s}
+		return l.actions(v, network)
 	}
 	if v.Form == inCodes { // networks of all seeds have the same encoder and decoder
 		l.step([]string{l.path(d, encoderFile), l.path(d, decoderFile)}, d, "", "train", l.people(d, "", true),
@@ -199,13 +195,15 @@ func (l *Lab) measurement(v *Variant, seed int) rowSteps {
 	}
 	dir = filepath.Join(dir, folder(v.Form, v.Quantize))
 	quantized := filepath.Join(dir, "quantized.onnx")
-	timed := l.step([]string{quantized}, d, v.Form, "quantize", []string{network}, l.people(d, v.Form, true),
+	quantize := l.step([]string{quantized}, d, v.Form, "quantize", []string{network}, l.people(d, v.Form, true),
 		strings.Fields(v.Quantize), []string{"--allow-larger", "--force", "-o", quantized})
 	report := filepath.Join(dir, folder(fmt.Sprint(l.Sample), v.Eval), "eval.json")
-	return rowSteps{l.step([]string{report}, d, v.Form, "eval", []string{network, quantized}, l.people(d, v.Form, false),
+	s := l.step([]string{report}, d, v.Form, "eval", []string{network, quantized}, l.people(d, v.Form, false),
 		strings.Fields(v.Eval), []string{
 			"--margins", fmt.Sprint(Margin), "--noise", "0", "--sample", fmt.Sprint(l.Sample), "--json",
-		}), timed}
+		})
+	s.timed = quantize
+	return s
 }
 
 func (l *Lab) actions(v *Variant, network string) *labStep {

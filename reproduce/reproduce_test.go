@@ -107,7 +107,7 @@ func measured(rows []Row, f func(row, seed int) float64) []measuredRow {
 		m := measuredRow{Row: r}
 		for seed := range 2 {
 			s := &labStep{outcome: (*evaluated)(resultOf(f(i, seed), r.Part)).of}
-			m.steps = append(m.steps, rowSteps{s, s})
+			m.steps = append(m.steps, s)
 		}
 		all = append(all, m)
 	}
@@ -140,7 +140,7 @@ func TestClaim(t *testing.T) {
 	must.Same(t, "", verdict(measured(rows, func(int, int) float64 { return math.NaN() })))
 	failed := measured(rows, func(row, seed int) float64 { return float64(row) + float64(row*seed)/100 })
 	failed[0].steps = append(failed[0].steps, failed[0].steps[0])
-	failed[1].steps = append(failed[1].steps, rowSteps{last: &labStep{}})
+	failed[1].steps = append(failed[1].steps, &labStep{})
 	must.Has(t, verdict(failed), "holds on Adult (-1.005 ± 0.007 (2 of 3))")
 }
 
@@ -158,7 +158,7 @@ func TestOrderOfClaims(t *testing.T) {
 func TestResults(t *testing.T) {
 	table := tableOf(t, "components")
 	rows := measured(table.Rows, func(row, seed int) float64 { return float64(row) + float64(seed)/100 })
-	rows[3].steps[1].last.outcome = nil
+	rows[3].steps[1].outcome = nil
 	l := &Lab{Seeds: 2, Sample: 7, Version: "v1"}
 	old := []Result{{Key: Key{Table: "steps", Data: "adult", Method: "+ GPTQ rounding"}}, {Key: Key{Table: table.Name}}}
 	want := merge(old, l.results(&table, rows), []Table{table})
@@ -315,7 +315,7 @@ func TestLab(t *testing.T) {
 	l.expect(t, "another version", []Table{a}, 3, 12, 12)
 	l.Seeds, l.fail, l.Version = 1, "cf-ptq-calib", "v3"
 	rows = l.expect(t, "one fails", []Table{a}, 1, 4, 3)
-	if rows[0][1].steps[0].last.outcome != nil || rows[0][2].steps[0].last.outcome == nil {
+	if rows[0][1].steps[0].outcome != nil || rows[0][2].steps[0].outcome == nil {
 		t.Error("what failed has a result, or what did not has none")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -162,12 +162,12 @@ func flagValue(flags, name string) string {
 // of is the value of a metric on the network of a seed; NaN where it is not known.
 func (m *measuredRow) of(metric string, seed int) float64 {
 	switch s := m.steps[seed]; {
-	case s.last.outcome == nil:
+	case s.outcome == nil:
 		return math.NaN()
 	case metric == Seconds:
-		return s.timed.seconds
+		return cmp.Or(s.timed, s).seconds
 	default:
-		return s.last.outcome(metric, cmp.Or(m.Solver, m.Part))
+		return s.outcome(metric, cmp.Or(m.Solver, m.Part))
 	}
 }
 

@@ -25,6 +25,7 @@ type labStep struct {
 	files  []string // that it makes
 	args   []string
 	beside []string
+	timed  *labStep // the one of which the time counts, of a measurement; nil: it itself
 
 	once    sync.Once
 	seconds float64
