@@ -35,39 +35,28 @@ func newReconstructed(e *env, path string, m *onnxio.Model, full recourse.Model,
 	return &reconstructed{path: path, full: full, again: again}, nil
 }
 
-// rows are the positions of the others among the people; nil of all. The people who are left out are counted.
-func (r *reconstructed) rows(ctx context.Context, p *task.People) ([]int, error) {
+// keep returns the others among the people, and their positions; nil of all. The people who are left out are counted.
+func (r *reconstructed) keep(ctx context.Context, p *task.People) (kept *task.People, rows []int, err error) {
 	if r == nil {
-		return nil, nil
+		return p, nil, nil
 	}
-	rows, err := taskmodel.OwnDoing(ctx, r.full, r.again, p)
-	if err != nil {
-		return nil, err
-	}
-	if len(rows) == p.N {
-		return nil, nil
+	rows, err = taskmodel.OwnDoing(ctx, r.full, r.again, p)
+	if err != nil || len(rows) == p.N {
+		return p, nil, err
 	}
 	r.leftOut += p.N - len(rows)
-	return rows, nil
-}
-
-func (r *reconstructed) keep(ctx context.Context, p *task.People) (*task.People, error) {
-	rows, err := r.rows(ctx, p)
-	if err != nil || rows == nil {
-		return p, err
-	}
-	return p.Subset(rows), nil
+	return p.Subset(rows), rows, nil
 }
 
 func (r *reconstructed) keepRows(ctx context.Context, b *rowio.Batch) error {
 	if b.People.N == 0 {
 		return nil
 	}
-	rows, err := r.rows(ctx, b.People)
+	people, rows, err := r.keep(ctx, b.People)
 	if err != nil || rows == nil {
 		return err
 	}
-	b.People = b.People.Subset(rows)
+	b.People = people
 	for i := range b.Rows {
 		if row := &b.Rows[i]; row.Person >= 0 {
 			at, kept := slices.BinarySearch(rows, row.Person)

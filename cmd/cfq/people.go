@@ -66,7 +66,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 	defer func() { err = errors.Join(err, d.decoded.close()) }()
 	read, lost := &issued{}, 0 // promises to people who are left out
 	read.File, err = d.f.streamed(ctx, d.task, o, func(f *promise.File) error {
-		kept, err := d.decoded.rows(ctx, f.People)
+		_, kept, err := d.decoded.keep(ctx, f.People)
 		if err != nil {
 			return err
 		}

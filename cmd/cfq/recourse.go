@@ -134,7 +134,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		ctx, size, queue := j.pieces(ctx, all)
 		var begun atomic.Int64
 		people, err = streamPeople(ctx, j.data, j.t, o, size, func(p *task.People) error {
-			p, err := j.decoded.keep(ctx, p)
+			p, _, err := j.decoded.keep(ctx, p)
 			if err != nil || p.N == 0 {
 				return err
 			}

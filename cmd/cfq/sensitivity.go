@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"unicode/utf8"
 
 	"cfq/internal/lists"
-	"cfq/internal/message"
 	"cfq/ptq"
 	"cfq/task"
 )
@@ -28,18 +26,6 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	}
 	e.warn(p.Warnings)
 	return e.page("profile", p)
-}
-
-// longestName is how much of a layer's name a table shows; names differ at their ends.
-const longestName = 16
-
-func shortName(name string) string {
-	name = message.OneLine(name) // it is from the model
-	n := utf8.RuneCountInString(name)
-	if n <= longestName {
-		return name
-	}
-	return "…" + string([]rune(name)[n-longestName+1:])
 }
 
 type layerScore struct {

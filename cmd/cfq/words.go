@@ -38,7 +38,7 @@ func newTextView(w io.Writer) *textView {
 		"blank":      func() string { return block{Kind: "blank"}.mark() },
 		"behind":     func() string { return noteMark },
 
-		"rowsUsed": rowsUsed, "shortName": shortName, "shorten": shorten, "split": strings.Split, "sqrt": math.Sqrt,
+		"rowsUsed": rowsUsed, "shortName": func(s string) string { return message.Tail(message.OneLine(s), 16) }, "shorten": shorten, "split": strings.Split, "sqrt": math.Sqrt,
 		"float": floatOf, "csv": csvNumber, "share": shareOf, "span": span, "curve": curveCells, "inPercent": sweepPercent,
 		"complement": func(x eval.Float) eval.Float { return 1 - x }, "scores": layerScores, "widths": layerTable,
 		"decimal": task.Decimal, "brief": brief, "interval": interval, "rows": taskFeatures,

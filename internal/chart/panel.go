@@ -13,6 +13,9 @@ import (
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"cfq/internal/lists"
+	"cfq/internal/message"
 )
 
 type panel struct {
@@ -187,7 +190,7 @@ func (p *panel) ranges() {
 	c, value := p.chart, &p.Y
 	if c.bars() {
 		value = &p.X
-		p.slots(shorten(c.Categories))
+		p.slots(lists.Map(c.Categories, func(s string) string { return message.Tail(s, 24) }))
 	} else {
 		widen(&p.X)
 	}
@@ -223,20 +226,6 @@ func (p *panel) draw(c draw.Canvas) {
 		b.Width = max(0.92*groupWidth*slot/vg.Length(len(p.bars)), 0.1)
 	}
 	p.Draw(c)
-}
-
-const maxName = 24
-
-// shorten cuts long names at their beginning: names of layers differ at the end.
-func shorten(names []string) []string {
-	short := make([]string, len(names))
-	for i, name := range names {
-		if r := []rune(name); len(r) > maxName {
-			name = "…" + string(r[len(r)-maxName+1:])
-		}
-		short[i] = name
-	}
-	return short
 }
 
 // colour returns the colour of series k: those of Okabe and Ito but yellow, which is too light for lines on white.

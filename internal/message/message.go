@@ -39,6 +39,14 @@ func ClipTo(s string, limit int) string {
 	return s
 }
 
+// Tail shortens s to so many characters at its beginning: names of layers differ at their ends.
+func Tail(s string, limit int) string {
+	if r := []rune(s); len(r) > limit {
+		return "…" + string(r[len(r)-limit+1:])
+	}
+	return s
+}
+
 // Quote is %q of what a message can repeat of s.
 func Quote(s string) string { return strconv.Quote(Clip(s)) }
 
