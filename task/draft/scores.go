@@ -333,7 +333,7 @@ func (r *Records) Encode() []byte {
 func ReadRecords(path string) (*Records, error) {
 	r := &Records{}
 	if err := config.ReadRecord(path, recordSchema, r); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("record of a verified encoding %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return r, nil
 }
