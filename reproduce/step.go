@@ -122,7 +122,7 @@ func (l *Lab) update(ctx context.Context, s *labStep, from map[string]string) er
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p := provenance{Version: l.Version, Command: l.recorded(s.args), From: from}
+	p := provenance{Version: l.Version, Command: "cfq " + strings.Join(lists.Map(s.args, l.short), " "), From: from}
 	if old, ok := s.made(); ok && p.Version == old.Version && p.Command == old.Command && maps.Equal(p.From, old.From) {
 		s.seconds = old.Seconds
 		return nil
@@ -196,10 +196,6 @@ func put(path string, text []byte) error {
 		return nil
 	}
 	return cli.Write(path, cli.Content(text))
-}
-
-func (l *Lab) recorded(args []string) string {
-	return "cfq " + strings.Join(lists.Map(args, l.short), " ")
 }
 
 // short is an argument without the folder of data or of results in which its file is, so that these can be moved. One

@@ -45,7 +45,14 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) error {
 		if err != nil {
 			return nil, err
 		}
-		return d.comparison(names, c), nil
+		models := d.origins()
+		return &report.Comparison{
+			Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Run: e.run(), Full: models[0],
+			Inputs: d.inputs, Comparison: c, Warnings: d.warnings,
+			Entries: lists.Make(len(models)-1, func(i int) report.Entry {
+				return report.Entry{Alias: names[i+1], Model: models[i+1], Recipe: recipe(d.files[i+1].Graph())}
+			}),
+		}, nil
 	}
 	return evaluate(ctx, e, &f.evaluationFlags, paths, report.ComparisonViews(), work)
 }
@@ -79,18 +86,6 @@ func (f *compareFlags) results(ctx context.Context, d *evaluation, names []strin
 		}
 	}
 	return results, nil
-}
-
-func (d *evaluation) comparison(names []string, c *eval.Comparison) *report.Comparison {
-	models := d.origins()
-	doc := &report.Comparison{
-		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Run: d.e.run(), Full: models[0],
-		Inputs: d.inputs, Comparison: c, Warnings: d.warnings,
-	}
-	doc.Entries = lists.Make(len(models)-1, func(i int) report.Entry {
-		return report.Entry{Alias: names[i+1], Model: models[i+1], Recipe: recipe(d.files[i+1].Graph())}
-	})
-	return doc
 }
 
 func named(args []string) (names, paths []string, err error) {

@@ -55,13 +55,26 @@ type opened struct {
 	files   []*onnxio.Model
 }
 
+// open reads people and, with --promises, the promises of that file to them. The people are those of the data or,
+// without any, the file's.
 func (f *peopleFlags) open(ctx context.Context, e *env, models []string, read task.ReadOptions) (_ *opened, err error) {
 	in, err := f.openFiles(ctx, e, models, f.checkPeople)
 	if err != nil {
 		return nil, err
 	}
-	if in.people, in.issued, err = f.promised(ctx, e, in.task, read); err != nil {
-		return nil, err
+	if f.data != "" {
+		if in.people, err = readPeople(ctx, e, f.data, f.rows, in.task, read); err != nil {
+			return nil, err
+		}
+	}
+	if f.promises != "" {
+		if in.issued, err = promise.Read(ctx, f.promises, in.task, in.people); err != nil {
+			return nil, promisesError(err, in.people == nil)
+		}
+		in.people = in.issued.People
+		if err := warnPromises(e, f.promises, in.issued); err != nil {
+			return nil, err
+		}
 	}
 	in.set = in.allowed.of(in.people)
 	in.allowed.warn(e)
@@ -398,31 +411,25 @@ func (c *calibratedRows) checkHeldOut() error {
 	if c.path == noRecord {
 		return nil
 	}
-	if c.record != nil {
-		return c.checkEncoding()
+	d, origin := c.d, recipe(c.d.files[1].Graph())
+	if from := origin["origin.task"]; c.record != nil { // rows that are encoded otherwise rarely have the same inputs
+		if from == "" || from == d.inputs.Task.SHA256 {
+			return nil
+		}
+		text := fmt.Sprintf("the model was quantized with another task file than %s: if that encodes people differently, "+
+			"those who are equal to calibration rows are not recognised", d.f.task)
+		if c.required {
+			return cli.Wrap(errors.New(text), "quantize with the task file that the gate is given")
+		}
+		c.note(text)
+		return nil
 	}
-	d := c.d
-	if d.f.data != "" && d.inputs.Data.SHA256 == recipe(d.files[1].Graph())["origin.data"] {
+	if d.f.data != "" && d.inputs.Data.SHA256 == origin["origin.data"] {
 		return cli.Usagef(hintCalibratedOn, "the model was calibrated on rows of %s, and there is no record %s that says "+
 			"which", d.f.data, record.Path(d.paths[1]))
 	}
 	c.note(fmt.Sprintf("there is no record %s: people who are equal to calibration rows cannot be recognised; "+
 		"--calibration-record required makes this an error", record.Path(d.paths[1])))
-	return nil
-}
-
-// checkEncoding reports a record whose rows were encoded by another task file: rows then rarely have the same inputs.
-func (c *calibratedRows) checkEncoding() error {
-	from := recipe(c.d.files[1].Graph())["origin.task"]
-	if from == "" || from == c.d.inputs.Task.SHA256 {
-		return nil
-	}
-	text := fmt.Sprintf("the model was quantized with another task file than %s: if that encodes people differently, "+
-		"those who are equal to calibration rows are not recognised", c.d.f.task)
-	if c.required {
-		return cli.Wrap(errors.New(text), "quantize with the task file that the gate is given")
-	}
-	c.note(text)
 	return nil
 }
 

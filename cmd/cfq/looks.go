@@ -56,7 +56,13 @@ func (f *looksFlags) plan(d *evaluation, g *gate.Gate) (*gate.Gate, error) {
 	if err != nil {
 		return nil, cli.WithCode(fmt.Errorf("looks file %s: %w", f.path, err), cli.Unusable)
 	}
-	f.fingerprint = f.evidence(d)
+	who := sha256.New()
+	fmt.Fprintln(who, d.inputs.Data.SHA256, d.inputs.Promises.SHA256, strings.HasPrefix(d.f.rows, "!"),
+		d.inputs.RowsFile.SHA256, d.f.sample)
+	if d.f.sample > 0 {
+		fmt.Fprintln(who, d.f.seed)
+	}
+	f.fingerprint = fmt.Sprintf("%x", who.Sum(nil))
 	known.Drop(f.fingerprint)                                  // of a run that was killed
 	if len(known.Looks) == 0 && !(beside && f.ofCopy(known)) { // the same note before and after a look that passes
 		f.notes = append(f.notes, fmt.Sprintf("there is no earlier look in %s: this counts as the first look at the model",
@@ -79,17 +85,6 @@ func (f *looksFlags) plan(d *evaluation, g *gate.Gate) (*gate.Gate, error) {
 	known.Add(g, f.fingerprint, gate.Running, time.Now())
 	_ = f.write(known) // record says it
 	return g, nil
-}
-
-// evidence says who is looked at.
-func (f *looksFlags) evidence(d *evaluation) string {
-	h := sha256.New()
-	fmt.Fprintln(h, d.inputs.Data.SHA256, d.inputs.Promises.SHA256, strings.HasPrefix(d.f.rows, "!"),
-		d.inputs.RowsFile.SHA256, d.f.sample)
-	if d.f.sample > 0 {
-		fmt.Fprintln(h, d.f.seed)
-	}
-	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 func (f *looksFlags) ofCopy(known *gate.Looks) bool {

@@ -17,23 +17,6 @@ const maxShown = 5
 // claimSlack is how far, in logits, a claimed margin may be from the one found before it is worth a warning.
 const claimSlack = 1e-3
 
-// promised reads people and, with --promises, the promises of that file to them. The people are those of the data or,
-// without any, the file's.
-func (f *peopleFlags) promised(ctx context.Context, e *env, t *task.Task, read task.ReadOptions) (people *task.People,
-	issued *promise.File, err error,
-) {
-	if f.data != "" {
-		people, err = readPeople(ctx, e, f.data, f.rows, t, read)
-	}
-	if err != nil || f.promises == "" {
-		return people, nil, err
-	}
-	if issued, err = promise.Read(ctx, f.promises, t, people); err != nil {
-		return nil, nil, promisesError(err, people == nil)
-	}
-	return issued.People, issued, warnPromises(e, f.promises, issued)
-}
-
 func (f *peopleFlags) checkPeople() error {
 	if f.promises != "" {
 		if err := cli.Input("promises file", f.promises); err != nil {

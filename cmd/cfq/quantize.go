@@ -266,10 +266,14 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 	sum := fmt.Sprintf("%x", sha256.Sum256(r.Model))
 	files := []cli.File{{Path: f.out, Write: cli.Content(r.Model)}}
 	if f.records() {
-		rows, err := f.calibrationRecord(sum, r.Calibrated)
+		_, data, err := fileHash(f.data)
 		if err != nil {
 			return err
 		}
+		p := f.calibrating
+		rows := record.New(sum, record.Data{Name: filepath.Base(f.data), SHA256: data},
+			lists.Map(r.Calibrated, func(i int) uint64 { return task.InputHash(p.X[i*p.Dim : (i+1)*p.Dim]) }))
+		rows.Span(p)
 		// Together, the record first: of a run that is killed in between, it is seen to be that of another model.
 		files = slices.Insert(files, 0, cli.File{Path: record.Path(f.out), Write: rows.Write})
 	}
@@ -295,15 +299,6 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 
 // records says whether the rows that are calibrated on are recorded: those of a data file.
 func (f *quantizeFlags) records() bool { return f.plan == "" && f.data != "" }
-
-func (f *quantizeFlags) calibrationRecord(model string, rows []int) (*record.Rows, error) {
-	_, data, err := fileHash(f.data)
-	p := f.calibrating
-	hashes := lists.Map(rows, func(i int) uint64 { return task.InputHash(p.X[i*p.Dim : (i+1)*p.Dim]) })
-	r := record.New(model, record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes)
-	r.Span(p)
-	return r, err
-}
 
 func rowsUsed(used, all int) string {
 	if all > used {

@@ -148,8 +148,11 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 		who.add(r)
 		d.known.look(&task.People{X: r.X, Dim: len(r.X), N: 1})
 	}
-	if err := d.madeOf(run, paths); err != nil {
-		return err
+	own := d.madeWith(&run.Settings, &task.People{})
+	own.Attributes, own.Columns = run.Attributes, run.Columns
+	if x := run.Differs(&own); x != "" {
+		return cli.Usagef("give the files and the version of cfq that the records were made with, or make the records anew",
+			"records in %s: they were not made with the files and the version at hand: %s", message.List(paths, 3), x)
 	}
 	if o.Confidence > 0 {
 		run.Settings.Confidence = o.Confidence
@@ -162,16 +165,6 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 	d.tabled = &measured{[]*eval.Records{all}, run.Settings, file, o}
 	if note := all.Note(); note != "" {
 		d.e.msg.Note("%s: %s", message.List(paths, 3), note)
-	}
-	return nil
-}
-
-func (d *evaluation) madeOf(run *records.Run, paths []string) error {
-	own := d.madeWith(&run.Settings, &task.People{})
-	own.Attributes, own.Columns = run.Attributes, run.Columns
-	if x := run.Differs(&own); x != "" {
-		return cli.Usagef("give the files and the version of cfq that the records were made with, or make the records anew",
-			"records in %s: they were not made with the files and the version at hand: %s", message.List(paths, 3), x)
 	}
 	return nil
 }

@@ -42,9 +42,13 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	version, err := programVersion(program)
-	if err != nil {
-		return err
+	version := release()
+	if version == "(devel)" { // builds between releases are told apart by their bytes
+		_, sum, err := fileHash(program)
+		if err != nil {
+			return err
+		}
+		version += " " + sum[:12]
 	}
 	engine, err := ort.Find(e.lib)
 	if err != nil {
@@ -107,19 +111,6 @@ func (f *reproduceFlags) check(args []string) ([]reproduce.Table, error) {
 	}
 	_, err := outputFolder(f.out)
 	return tables, err
-}
-
-// programVersion tells builds apart: those between releases by their bytes.
-func programVersion(program string) (string, error) {
-	v := release()
-	if v != "(devel)" {
-		return v, nil
-	}
-	_, sum, err := fileHash(program)
-	if err != nil {
-		return "", err
-	}
-	return v + " " + sum[:12], nil
 }
 
 const patience = 10 * time.Second

@@ -47,6 +47,7 @@ func (s *recordStream) own(cells []any) []any {
 func (d *evaluation) recordStream(
 	ctx context.Context, o eval.Options, kept []string, like *task.People,
 ) (s *recordStream, columns []string, err error) {
+	nobody := func(context.Context, func(*eval.Batch) error) error { return nil }
 	_, settings, err := eval.Measure(ctx, d.models[0], nil, nobody, o)
 	if err != nil {
 		return nil, nil, err
@@ -62,8 +63,6 @@ func (d *evaluation) recordStream(
 	}
 	return s, columns, nil
 }
-
-func nobody(context.Context, func(*eval.Batch) error) error { return nil }
 
 func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins []float64) (err error) {
 	defer keepPipe()()

@@ -38,7 +38,8 @@ func newTextView(w io.Writer) *textView {
 		"blank":      func() string { return block{Kind: "blank"}.mark() },
 		"behind":     func() string { return noteMark },
 
-		"rowsUsed": rowsUsed, "shortName": func(s string) string { return message.Tail(message.OneLine(s), 16) }, "shorten": shorten, "split": strings.Split, "sqrt": math.Sqrt,
+		"shortName": func(s string) string { return message.Tail(message.OneLine(s), 16) },
+		"rowsUsed":  rowsUsed, "shorten": shorten, "split": strings.Split, "sqrt": math.Sqrt,
 		"float": floatOf, "csv": csvNumber, "share": shareOf, "span": span, "curve": curveCells, "inPercent": sweepPercent,
 		"complement": func(x eval.Float) eval.Float { return 1 - x }, "scores": layerScores, "widths": layerTable,
 		"decimal": task.Decimal, "brief": brief, "interval": interval, "rows": taskFeatures,

@@ -14,7 +14,6 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"cfq/internal/lists"
 	"cfq/internal/message"
 )
 
@@ -190,23 +189,19 @@ func (p *panel) ranges() {
 	c, value := p.chart, &p.Y
 	if c.bars() {
 		value = &p.X
-		p.slots(lists.Map(c.Categories, func(s string) string { return message.Tail(s, 24) }))
+		var ticks plot.ConstantTicks
+		for i, name := range c.Categories {
+			ticks = append(ticks, plot.Tick{Value: float64(i), Label: message.Tail(name, 24)})
+		}
+		p.Y.Min, p.Y.Max = -0.5, float64(max(len(ticks), 1))-0.5
+		p.Y.Scale, p.Y.Padding = plot.InvertedScale{Normalizer: plot.LinearScale{}}, 0
+		p.Y.Tick.Length, p.Y.Tick.Marker = 0, ticks
 	} else {
 		widen(&p.X)
 	}
 	if widen(value); value.Min > 0 && value.Min < value.Max/2 {
 		value.Min = 0
 	}
-}
-
-func (p *panel) slots(names []string) {
-	var ticks plot.ConstantTicks
-	for i, name := range names {
-		ticks = append(ticks, plot.Tick{Value: float64(i), Label: name})
-	}
-	p.Y.Min, p.Y.Max = -0.5, float64(max(len(names), 1))-0.5
-	p.Y.Scale, p.Y.Padding = plot.InvertedScale{Normalizer: plot.LinearScale{}}, 0
-	p.Y.Tick.Length, p.Y.Tick.Marker = 0, ticks
 }
 
 // widen gives an axis a length that can be divided into ticks.
