@@ -62,18 +62,13 @@ func (p *Printer) clear() {
 	}
 }
 
-func (p *Printer) terminal() bool {
-	f, ok := p.Out.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
 // People is the stage of progress that also shows how many there are in a second.
 const People = "people"
 
 // Progress returns a function that draws a bar for each stage of the work that it is told of, and removes it when all
 // is done. It draws nothing when Quiet or when stderr is no terminal. It may be called from several goroutines.
 func (p *Printer) Progress() func(stage string, done, total int) {
-	if p.Quiet || !p.terminal() {
+	if f, ok := p.Out.(*os.File); p.Quiet || !ok || !term.IsTerminal(int(f.Fd())) {
 		return func(string, int, int) {}
 	}
 	bars := map[string]*progressbar.ProgressBar{}
