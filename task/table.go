@@ -13,6 +13,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"cfq/internal/config"
 )
 
 // FromFile opens a data file and returns what read makes of it; errors name the file.
@@ -312,17 +314,7 @@ func (s *Selection) End() error {
 }
 
 // LoadRows reads row numbers as ReadOptions counts them: a JSON list, or an object with the list "test_rows".
-func LoadRows(path string) ([]int, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("row list: %w", err)
-	}
-	rows, err := parseRows(data)
-	if err != nil {
-		return nil, fmt.Errorf("row list %s: %w", path, err)
-	}
-	return rows, nil
-}
+func LoadRows(path string) ([]int, error) { return config.Parsed("row list", path, parseRows) }
 
 func parseRows(data []byte) ([]int, error) {
 	list := data

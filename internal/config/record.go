@@ -40,3 +40,17 @@ func DecodeRecord(text []byte, schema string, into any) error {
 	}
 	return nil
 }
+
+// Parsed is what parse makes of a file, which errors call what.
+func Parsed[T any](what, path string, parse func([]byte) (T, error)) (T, error) {
+	var none T
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return none, fmt.Errorf("%s: %w", what, err)
+	}
+	v, err := parse(text)
+	if err != nil {
+		return none, fmt.Errorf("%s %s: %w", what, path, err)
+	}
+	return v, nil
+}

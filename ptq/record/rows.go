@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"cfq/internal/config"
@@ -120,15 +119,7 @@ func (r *Rows) Write(w io.Writer) error {
 
 // Load reads a record from a file. The error wraps fs.ErrNotExist when there is none.
 func Load(path string) (*Rows, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("record of calibration rows: %w", err)
-	}
-	r, err := parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("record of calibration rows %s: %w", path, err)
-	}
-	return r, nil
+	return config.Parsed("record of calibration rows", path, parse)
 }
 
 func parse(text []byte) (*Rows, error) {

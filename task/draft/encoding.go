@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,15 +24,7 @@ type Encoding struct {
 
 // ReadEncoding reads a declared encoding from a JSON file.
 func ReadEncoding(path string) (*Encoding, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("encoding: %w", err)
-	}
-	e, err := parseEncoding(text)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", path, err)
-	}
-	return e, nil
+	return config.Parsed("encoding", path, parseEncoding)
 }
 
 func parseEncoding(text []byte) (*Encoding, error) {
