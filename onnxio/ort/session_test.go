@@ -129,12 +129,11 @@ func TestRunRefusesWrongInputs(t *testing.T) {
 		{[]*graph.Tensor{a}, nil, []string{`inputs are ["a" "b"], not ["a"]`}},
 		{[]*graph.Tensor{a, good("c")}, nil, []string{`inputs are ["a" "b"], not ["a" "c"]`}},
 		{[]*graph.Tensor{a, b, a}, nil, []string{`inputs are ["a" "b"], not ["a" "b" "a"]`}},
-		{[]*graph.Tensor{a, of("b", 1, 3)}, nil, []string{`input "b" has shape [N,2], not [1,3]`}},
-		{[]*graph.Tensor{a, of("b", 2)}, nil, []string{`input "b" has shape [N,2], not [2]`}},
-		{[]*graph.Tensor{a, graph.FromInts("b", []int64{1, 2}, 1, 2)}, nil, []string{`"b" has type float, not int64`}},
+		{[]*graph.Tensor{a, of("b", 1, 3)}, nil, []string{"invalid dimensions for input: b"}},
+		{[]*graph.Tensor{a, of("b", 2)}, nil, []string{"Invalid rank for input: b"}},
+		{[]*graph.Tensor{a, graph.FromInts("b", []int64{1, 2}, 1, 2)}, nil, []string{"Unexpected input data type"}},
 		{[]*graph.Tensor{a, short}, nil, []string{`input "b"`, "7 bytes"}},
 		{[]*graph.Tensor{a, b}, []string{"product"}, []string{`no output "product"`, `["sum" "difference"]`}},
-		{[]*graph.Tensor{of("a", 0), of("b", 2)}, nil, []string{`"a" has shape`, `"b" has shape`}},
 	} {
 		_, err := s.Run(t.Context(), c.in, c.ask...)
 		for _, w := range c.want {
