@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval/metrics"
+	"cfq/internal/lists"
 	"cfq/internal/ordered"
 	"cfq/internal/statistics"
 )
@@ -122,7 +123,7 @@ func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Com
 		o.Draws = max(o.Draws, int(math.Ceil(4*float64(all)/(1-c.Confidence))))
 	}
 	bootstrap(tests, len(people), o)
-	c.decide(tests, ones(len(people)), o.alone)
+	decide(tests, ones(len(people)), c.Confidence, o.alone)
 	return c, nil
 }
 
@@ -176,28 +177,21 @@ func call(better metrics.Better, d float64) Call {
 
 // decide fills in the cells, adjusts the p of all tests together unless each is alone, and takes the calls back that
 // are not certain.
-func (c *Comparison) decide(tests []*pairedTest, everyone []float64, alone bool) {
+func decide(tests []*pairedTest, everyone []float64, confidence float64, alone bool) {
 	for _, d := range tests {
 		if d.sameTrials() {
-			d.mcNemar(c.Confidence)
+			d.mcNemar(confidence)
 		} else {
-			d.settle(everyone, c.Confidence)
+			d.settle(everyone, confidence)
 		}
 	}
-	var cells []*Cell
-	var p []float64
-	for i := range c.Rows {
-		for j := range c.Rows[i].Cells {
-			x := &c.Rows[i].Cells[j]
-			cells, p = append(cells, x), append(p, float64(x.P))
-		}
-	}
+	p := lists.Map(tests, func(d *pairedTest) float64 { return float64(d.P) })
 	if !alone {
 		p = statistics.Holm(p)
 	}
-	for i, x := range cells {
-		if x.P = Float(p[i]); x.Test != "" && !(p[i] <= 1-c.Confidence) {
-			x.Call = Alike
+	for i, d := range tests {
+		if d.P = Float(p[i]); !(p[i] <= 1-confidence) {
+			d.Call = Alike
 		}
 	}
 }
@@ -232,9 +226,7 @@ func pairedTau(people [][][]*Record, model int, s *Settings, quant bool) weighte
 }
 
 func comparedMetrics() []*computed {
-	return slices.DeleteFunc(slices.Clone(computedMetrics()), func(m *computed) bool {
-		return m.Compared == metrics.NotCompared
-	})
+	return lists.Filter(computedMetrics(), func(m *computed) bool { return m.Compared != metrics.NotCompared })
 }
 
 func (c *computed) sameTrials() bool { return c.Compared == metrics.Paired && c.Kind == metrics.Share }
