@@ -110,8 +110,10 @@ func (c *copies) count() (int, error) {
 	return 0, nil
 }
 
+// variant is r of some of the records, or with another rule of who is one person.
 func (r *Result) variant(by *GroupBy, distinct, others bool) (*Result, error) {
-	view := r.Records.view(r.Records.key, nil)
+	view := *r.Records // which is closed with them
+	view.parted = nil
 	if distinct {
 		view.key = func(x *Record) recordKey { return recordKey{hash: x.Hash} }
 		view.shared = true
@@ -119,7 +121,7 @@ func (r *Result) variant(by *GroupBy, distinct, others bool) (*Result, error) {
 	if others {
 		view.keep = func(x *Record) bool { return !x.Calibrated }
 	}
-	v, err := metricsOf(view, r.Settings, DataFile{}, by)
+	v, err := metricsOf(&view, r.Settings, DataFile{}, by)
 	if err != nil {
 		return nil, err
 	}

@@ -329,13 +329,6 @@ func (r *Records) Visit(visitors ...Visitor) error {
 	return nil
 }
 
-// view is some of the records, and another rule of who is one person. It is closed with the records that it is of.
-func (r *Records) view(key func(x *Record) recordKey, keep func(x *Record) bool) *Records {
-	v := *r
-	v.key, v.keep, v.parted = key, keep, nil
-	return &v
-}
-
 // Batch is the people of all records, in their order, and the promises that they were issued, nil without any. All of
 // them are in memory. It has no Set.
 func (r *Records) Batch() (*Batch, error) {
