@@ -63,6 +63,10 @@ func (f *Finding) advice() string {
 	switch {
 	case f.Verdict == Inconclusive && (f.Need > 0 || within && !f.Exact()):
 		return morePeople
+	case strings.HasPrefix(f.Remark, noProof):
+		return "Leave the check out, or judge a model that has a proof (docs/verdicts.md, Transfer certificates)"
+	case m.Requires == metrics.Transfer && f.Margin != nil && *f.Margin == 0 && f.Value.Defined():
+		return "Check it at a larger margin, as in transfer@0.1: at 0, changes end on the decision boundary"
 	case f.Remark != "" && (f.Exact() || !f.Lower.Defined() && !f.Upper.Defined()):
 		return capital(f.Remark)
 	case m.Requires == metrics.Decoder:

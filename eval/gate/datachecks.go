@@ -69,10 +69,8 @@ func (j *judge) dataChecks() (all []Finding) {
 			}
 			continue // or else there are no promises, rows or outcomes that could be doubtful
 		}
-		f.Value, f.N, f.Lower, f.Upper = v.Value, v.N, v.Lo, v.Hi
-		if s.counts() {
-			f.Num = &v.Num
-		}
+		s.set(&f, v)
+		f.Lower, f.Upper = v.Lo, v.Hi
 		f.Why = m.Name + ": " + s.amount(v)
 		hi := float64(v.Hi)
 		if x.metric == approvedBroken {

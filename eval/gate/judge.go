@@ -113,10 +113,7 @@ func (j *judge) one(s *limitTest, r *eval.Result) Finding {
 	if missing != "" {
 		return s.inconclusive(f, "%s", missing)
 	}
-	f.Value, f.N = v.Value, v.N
-	if s.counts() {
-		f.Num = &v.Num
-	}
+	s.set(&f, v)
 	lo, hi, few := j.ends(s, v, r, j.Confidence)
 	if few != "" {
 		return s.inconclusive(f, "%s; %s", s.amount(v), few)

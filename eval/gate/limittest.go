@@ -32,6 +32,13 @@ func (s *limitTest) finding() Finding {
 	return f
 }
 
+// set puts the value of the metric into a finding.
+func (s *limitTest) set(f *Finding, v eval.Value) {
+	if f.Value, f.N = v.Value, v.N; s.counts() {
+		f.Num = &v.Num
+	}
+}
+
 func (s *limitTest) inconclusive(f Finding, format string, a ...any) Finding {
 	f.Verdict, f.Remark = Inconclusive, fmt.Sprintf(format, a...)
 	f.Why = s.Name + ": " + f.Remark

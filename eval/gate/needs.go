@@ -88,7 +88,7 @@ func measured(m *metrics.Metric, margin float64, r *eval.Result) (v eval.Value, 
 	w := r.Metric(m, at)
 	switch {
 	case w.N <= 0 && m.Requires == metrics.Transfer && r.Settings.NoProof != "":
-		return v, "no proof: " + r.Settings.NoProof
+		return v, noProof + r.Settings.NoProof
 	case w.N <= 0 && m.Requires == metrics.Mirrored && r.Settings.OneSided:
 		return v, "the quantized model's own recourse and the first valid iterates were not computed"
 	case w.N <= 0:
@@ -102,6 +102,8 @@ func measured(m *metrics.Metric, margin float64, r *eval.Result) (v eval.Value, 
 	}
 	return w, ""
 }
+
+const noProof = "no proof: "
 
 func undefined() eval.Float { return eval.Float(math.NaN()) }
 

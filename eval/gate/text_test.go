@@ -163,6 +163,10 @@ func TestNext(t *testing.T) {
 	sample.Settings.Sample, sample.Population.Evaluated, sample.Population.Refused = 100, 100, 900
 	distant := broken(0, 1000)
 	distant.Margins[0].Values["pixel_distance_p95"] = eval.Estimate{Value: 91, N: 1000, Lo: 90, Hi: 92}.AsValue()
+	unproved, refuted := broken(0, 1000), broken(0, 1000)
+	unproved.Settings.Factor, unproved.Settings.NoProof = 1.5, "the original has convolutions"
+	refuted.Margins[0].Margin, refuted.Settings.Margins, refuted.Settings.Factor = 0, []float64{0}, 1.5
+	refuted.Margins[0].Values["transfer"] = eval.NewRate(10, 1000, 0.95).AsValue()
 	for _, c := range []struct {
 		check string
 		r     *eval.Result
@@ -171,6 +175,13 @@ func TestNext(t *testing.T) {
 		{"pixel_distance_p95<=80", distant, []string{
 			"Give the task a smaller latent.pixels, or train the decoder for longer; no quantized model changes it: " +
 				"pixel_distance_p95<=80.",
+		}},
+		{"transfer@0.1>=0.5", unproved, []string{
+			"Leave the check out, or judge a model that has a proof (docs/verdicts.md, Transfer certificates): " +
+				"transfer@0.1>=0.5.",
+		}},
+		{"transfer@0>=0.5", refuted, []string{
+			"Check it at a larger margin, as in transfer@0.1: at 0, changes end on the decision boundary: transfer@0>=0.5.",
 		}},
 		{"vd<=0.02", damaged, []string{"Mend the data: unreadable_rows<=0.01."}},
 		{"vd<=0.02", broken(0, 1000), nil},
