@@ -39,7 +39,7 @@ func evaluationPage(d *Document, full bool) *reportPage {
 	}
 	p.add(v.groups()...)
 	section := func(name string) pageBlock { return v.words.section(name, v) }
-	p.add(v.scenarios(), section("transfers"), section("perturbations"), v.brokenPromises(), decisions(r),
+	p.add(v.scenarios(), section("transfers"), section("perturbations"), v.brokenPromises(), section("decision rates"),
 		section("scores"), section("footprint"), section("timing"), v.layers(), v.words.section("people", r),
 		section("left out"), v.words.files(&d.Inputs, Entry{"original", d.Full, nil}, Entry{"quantized", d.Quantized, nil}),
 		v.words.section("run", &d.Run),
@@ -157,18 +157,6 @@ func (v *evaluationView) layers() pageBlock {
 	})
 }
 
-// With is what leads to what would have held: the required margin, or the model.
-func (x *Broken) With() string {
-	with, _, _ := strings.Cut(x.Repair, ": ")
-	return with
-}
-
-// Held is the action that would have held.
-func (x *Broken) Held() string {
-	_, repair, _ := strings.Cut(x.Repair, ": ")
-	return repair
-}
-
 // Promised is the action in words.
 func (x *Broken) Promised() string { return orMissing(strings.Join(x.Action, ", ")) }
 
@@ -181,22 +169,4 @@ func (x *Broken) Who() string {
 		return fmt.Sprintf("line %d", x.Line)
 	}
 	return fmt.Sprintf("row %d", x.Row)
-}
-
-func decisions(r *eval.Result) pageBlock {
-	b := pageBlock{Title: "Decisions", Left: 1}
-	for _, m := range metrics.All() {
-		x := r.Metric(&m, 0)
-		switch {
-		case !strings.HasPrefix(m.Key(), "decisions.") || x.N == 0 || !x.Value.Defined():
-		case x.Kind == metrics.Share:
-			b.row(m.Name, percent(x.Value, 2), counts(x.Rate()), interval(x.Rate(), 2))
-		case m.Better == metrics.Higher: // no difference
-			b.row(m.Name, percent(x.Value, 2), missing, interval(x.Rate(), 2))
-		default:
-			points := func(x eval.Float) string { return signed(100*x, 1) }
-			b.row(m.Name, difference("share", x.Value), missing, between(x.Estimate, points)+" pp")
-		}
-	}
-	return b
 }

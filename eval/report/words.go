@@ -11,6 +11,7 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/metrics"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/internal/statistics"
 	"cfq/recourse"
@@ -54,6 +55,18 @@ func newSentences() pageWords {
 		"tauValue": tauValue, "legend": legend, "metric": metrics.Must, "statuses": recourse.Statuses,
 		"bytes": byteCount, "tally": tally, "tallies": tallies, "quotient": quotient, "seconds": seconds,
 		"nameOf": nameOf, "exclusions": Exclusions, "perturbations": eval.Perturbations, "speedUp": speedUp,
+		"cut": func(s, sep string) [2]string {
+			before, after, _ := strings.Cut(s, sep)
+			return [2]string{before, after}
+		},
+		"decisions": func() []metrics.Metric {
+			return lists.Filter(metrics.All(), func(m metrics.Metric) bool { return strings.HasPrefix(m.Key(), "decisions.") })
+		},
+		"difference": difference,
+		"isShare":    func(v eval.Value) bool { return v.Kind == metrics.Share },
+		"points": func(e eval.Estimate) string {
+			return between(e, func(x eval.Float) string { return signed(100*x, 1) })
+		},
 		"models":     func() map[string]string { return map[string]string{"full": "original", "quant": "quantized"} },
 		"sides":      func() map[string]string { return map[string]string{"": "original", "r": "quantized model"} },
 		"float":      func(n int64) float64 { return float64(n) },
