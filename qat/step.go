@@ -41,7 +41,6 @@ type trainStep struct {
 	job     *trainingJob
 	slots   []paramSlot
 	cost    float64              // of the bit widths in the last step of a search
-	spare   [3][]float32         // where the next step writes parameters and both moments
 	drawn   map[string][]float32 // in a search: the noise of the step, its temperature, the weight of the bit cost
 	session *ort.Session
 	student *ort.Session   // gradient by the inputs; nil where the objective has no use for it
@@ -72,9 +71,6 @@ type stepBuilder struct {
 func compile(j *trainingJob) (*trainStep, error) {
 	s := &trainStep{job: j}
 	s.slots, s.optimizerState = layout(j)
-	for k := range s.spare {
-		s.spare[k] = make([]float32, len(s.Params))
-	}
 	return s, s.open()
 }
 
@@ -252,24 +248,20 @@ func (s *trainStep) run(ctx context.Context, b *trainBatch, rate float64) (float
 	for name, v := range s.drawn {
 		in = append(in, ort.ViewFloats(name, v, int64(len(v))))
 	}
-	into := lists.Map(s.spare[:], func(v []float32) *graph.Tensor { return ort.ViewFloats("", v, size) })
-	out, err := s.session.RunInto(ctx, in, into)
+	out, err := s.session.Run(ctx, in)
+	values := make([][]float32, len(out))
+	for k := 0; k < len(out) && err == nil; k++ {
+		values[k], err = ort.FloatsOf(out[k])
+	}
 	if err != nil {
 		return 0, fmt.Errorf("training step: %w", err)
 	}
-	old := [...][]float32{s.Params, s.First, s.Second}
-	s.Params, s.First, s.Second, s.spare = s.spare[0], s.spare[1], s.spare[2], old
-	var loss, cost []float32
-	for k, to := range []*[]float32{&loss, &cost}[:len(out)-len(old)] {
-		if *to, err = ort.FloatsOf(out[len(old)+k]); err != nil {
-			return 0, fmt.Errorf("training step: %w", err)
-		}
-	}
+	s.Params, s.First, s.Second = values[0], values[1], values[2]
 	s.Steps++
-	if cost != nil {
-		s.cost = float64(cost[0])
+	if len(values) > 4 {
+		s.cost = float64(values[4][0])
 	}
-	return float64(loss[0]), nil
+	return float64(values[3][0]), nil
 }
 
 func (s *trainStep) sound() bool {

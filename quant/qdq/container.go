@@ -7,6 +7,7 @@ import (
 	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/pass"
+	"cfq/quant"
 )
 
 // stores says in which container the rows of each width stand: that of so many bits, integers of 2, 4 or 8 or else bit
@@ -89,11 +90,9 @@ func unpackFunction(opset int64) *graph.Function {
 }
 
 func (l *plannedLayer) widths() []int {
-	widths := map[int]bool{}
-	for _, f := range l.enc.Formats {
-		widths[f.Bits] = true
-	}
-	return slices.Sorted(maps.Keys(widths))
+	bits := lists.Map(l.enc.Formats, func(f quant.Format) int { return f.Bits })
+	slices.Sort(bits)
+	return slices.Compact(bits)
 }
 
 // groupBytes is more than it can save to store rows of one width with those of another
