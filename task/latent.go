@@ -164,7 +164,7 @@ type Decoder struct{ rd *peopleReader }
 
 // Decoder finds the columns of the task among names. hash is ReadOptions.Hash.
 func (t *Task) Decoder(names []string, hash bool) (*Decoder, error) {
-	rd := newReader(context.Background(), t, ReadOptions{Hash: hash}, 1, nil)
+	rd := newReader(context.Background(), t, ReadOptions{Hash: hash})
 	if err := rd.columns(names, true, nil); err != nil {
 		return nil, err
 	}

@@ -36,10 +36,10 @@ func Read(ctx context.Context, path string, t *Task, o ReadOptions) (*People, er
 // ReadFrom is Read for a stream.
 func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People, error) {
 	var p *People
-	rd := newReader(ctx, t, o, math.MaxInt, func(all *People) error { p = all; return nil })
+	rd := newReader(ctx, t, o)
 	draw := &rd.draw
 	draw.most = o.Most
-	read, err := rd.read(r)
+	read, err := rd.read(r, math.MaxInt, func(all *People) error { p = all; return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +61,9 @@ func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People
 	return p, nil
 }
 
-func newReader(ctx context.Context, t *Task, o ReadOptions, size int, each func(*People) error) *peopleReader {
+func newReader(ctx context.Context, t *Task, o ReadOptions) *peopleReader {
 	return &peopleReader{
-		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, size: size, each: each, pick: o.Selection(),
+		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, pick: o.Selection(),
 		source: &Rows{}, outcomes: labelTally{others: map[string]int{}},
 		draw: sampleDraw{rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b))},
 	}
@@ -75,12 +75,9 @@ type peopleReader struct {
 	o        ReadOptions
 	people   *People // of this batch
 	n        int     // people of all batches
-	size     int     // of a batch
-	each     func(*People) error
 	pick     *Selection
 	cols     *columns
 	outcomes labelTally
-	keep     []int      // columns of ReadOptions.Keep, -1 when the file has none
 	source   *Rows      // that is read; folder "" of a stream
 	hashes   *rowHashes // nil without ReadOptions.Hash
 	rounded  []string   // features of which a number lost digits
@@ -94,7 +91,8 @@ type labelTally struct {
 	others map[string]int // how often other labels occur
 }
 
-func (rd *peopleReader) read(r io.Reader) (*People, error) {
+// read gives each the people in batches of size.
+func (rd *peopleReader) read(r io.Reader, size int, each func(*People) error) (*People, error) {
 	rows, err := rd.rows(r)
 	if err != nil {
 		return nil, err
@@ -107,7 +105,7 @@ func (rd *peopleReader) read(r io.Reader) (*People, error) {
 	if err != nil {
 		return nil, err
 	}
-	each := func(fields []string, line int, bad *Problem) error {
+	record := func(fields []string, line int, bad *Problem) error {
 		if bad == nil {
 			if person, _ := rd.row(fields, line); person {
 				rd.draw.from(rd.people)
@@ -115,22 +113,22 @@ func (rd *peopleReader) read(r io.Reader) (*People, error) {
 		} else if rd.take() {
 			rd.problem(bad)
 		}
-		if rd.people.N < rd.size {
+		if rd.people.N < size {
 			return nil
 		}
-		return rd.each(rd.batch())
+		return each(rd.batch())
 	}
 	if first != nil {
-		err = each(first, line, nil)
+		err = record(first, line, nil)
 	}
 	if err == nil {
-		err = rows.Each(rd.ctx, each)
+		err = rows.Each(rd.ctx, record)
 	}
 	if err == nil {
 		err = rd.pick.End()
 	}
 	if err == nil && rd.people.N > 0 {
-		err = rd.each(rd.batch())
+		err = each(rd.batch())
 	}
 	if err != nil {
 		return nil, err
@@ -172,7 +170,7 @@ func (rd *peopleReader) columns(names []string, header bool, unreadable map[stri
 		rd.people.OtherColumns = rd.hashes.names
 	}
 	for _, name := range rd.o.Keep {
-		rd.keep = append(rd.keep, slices.Index(names, name))
+		cols.keep = append(cols.keep, slices.Index(names, name))
 	}
 	for _, name := range t.Data.Subgroups {
 		if !cols.encoded {
@@ -232,6 +230,7 @@ type columns struct {
 	filter   []int
 	groups   []int    // per Data.Subgroups
 	id       []int    // of Data.ID
+	keep     []int    // of ReadOptions.Keep, -1 when the file has none
 	twins    [][2]int // fields of columns with the same name, of which the first is used
 }
 
@@ -372,9 +371,9 @@ func (rd *peopleReader) row(rec []string, line int) (person bool, bad *Problem) 
 		p.Content = append(p.Content, rd.hashes.content(p.X[start:], p.Labels[len(p.Labels)-1]))
 		p.Others = append(p.Others, rd.hashes.others(rec, rd.missing))
 	}
-	if rd.keep != nil {
-		kept := make([]string, len(rd.keep))
-		for i, at := range rd.keep {
+	if rd.cols.keep != nil {
+		kept := make([]string, len(rd.cols.keep))
+		for i, at := range rd.cols.keep {
 			if at >= 0 {
 				kept[i] = strings.Clone(rec[at]) // it shares memory with its whole record
 			}
@@ -586,8 +585,8 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 	var all *People
 	var err error
 	batches := func(yield func(*People, error) bool) {
-		var rd *peopleReader
-		rd = newReader(ctx, t, o, max(size, 1), func(p *People) error {
+		rd := newReader(ctx, t, o)
+		each := func(p *People) error {
 			if err := rd.codes(p); err != nil {
 				return err
 			}
@@ -595,8 +594,8 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 				return io.EOF // which nobody sees
 			}
 			return nil
-		})
-		all, err = FromFile(path, rd.read)
+		}
+		all, err = FromFile(path, func(r io.Reader) (*People, error) { return rd.read(r, max(size, 1), each) })
 	}
 	for p, err := range ordered.Ahead(batches) {
 		if err == nil {
