@@ -27,7 +27,7 @@ func evaluationPage(d *Document, full bool) *reportPage {
 	head := v.headline()
 	if d.Gate != nil {
 		p.Verdict, p.Accepted = d.Gate.Verdict, d.Gate.Accepted
-		p.add(v.verdict(), findings(d.Gate, full))
+		p.add(v.verdict(), v.findings())
 		head.Title = "The promises"
 	}
 	p.add(head, bullets("Warnings", slices.Concat(d.Warnings, r.Warnings)), bullets("Set by the environment", v.words.Lines("environment", d.Environment)), v.alternatives())

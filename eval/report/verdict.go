@@ -1,9 +1,7 @@
 package report
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 
 	"cfq/eval/gate"
 	"cfq/eval/metrics"
@@ -44,43 +42,27 @@ func (v *evaluationView) verdict() pageBlock {
 }
 
 // findings is the table of checks, what keeps the gate from passing first.
-func findings(g *gate.Report, full bool) pageBlock {
+func (v *evaluationView) findings() pageBlock {
 	const maxPassing = 12 // in a brief view
-	b := pageBlock{Title: "Checks", Left: 2, Head: []string{"check", "verdict", "value", "people", "bounds", "limit"}}
-	passing := 0
-	var keys []string
-	for _, f := range ranked(g) {
-		if f.Verdict == gate.Pass {
-			if passing++; passing > maxPassing && !full {
-				continue
-			}
-		}
-		people := strconv.Itoa(f.N)
-		switch {
-		case f.Num != nil:
-			people = fmt.Sprintf("%d/%d", *f.Num, f.N)
-		case f.Exact():
-			people = missing
-		}
-		x := f.Shown()
-		b.row(f.Name(), verdictOf(f), orMissing(x.Value), people, orMissing(x.Bounds), x.Limit)
-		if f.Verdict == gate.Pass || !f.OK() {
-			b.style(len(b.Rows)-1, 1, styleOf(f.Verdict))
-		}
-		if f.Remark != "" {
-			b.note(f.Name() + " - " + f.Remark)
-		}
+	shown, keys := ranked(v.Gate), []string{}
+	passing := len(lists.Filter(shown, func(f *gate.Finding) bool { return f.Verdict == gate.Pass }))
+	hidden := max(0, passing-maxPassing)
+	if v.full {
+		hidden = 0
+	}
+	shown = shown[:len(shown)-hidden]
+	for _, f := range shown {
 		if m, ok := metrics.By(f.Metric); ok && !slices.Contains(keys, m.ID+": "+m.Name) {
 			keys = append(keys, m.ID+": "+m.Name)
 		}
 	}
-	if hidden := passing - maxPassing; hidden > 0 && !full {
-		b.note(fmt.Sprintf("%d more pass.", hidden))
-	}
-	b.note(keys...)
-	if len(g.Findings) > 0 {
-		b.note("bounds: one-sided, each at confidence " + confidence(g.Confidence) +
-			"; a check passes when the bound is within the limit")
+	b := v.words.section("checks", map[string]any{
+		"Shown": shown, "Hidden": hidden, "Metrics": keys, "Confidence": v.Gate.Confidence,
+	})
+	for i, f := range shown {
+		if f.Verdict == gate.Pass || !f.OK() {
+			b.style(i, 1, styleOf(f.Verdict))
+		}
 	}
 	return b
 }

@@ -55,6 +55,7 @@ func newSentences() pageWords {
 		"tauValue": tauValue, "legend": legend, "metric": metrics.Must, "statuses": recourse.Statuses,
 		"bytes": byteCount, "tally": tally, "tallies": tallies, "quotient": quotient, "seconds": seconds,
 		"nameOf": nameOf, "exclusions": Exclusions, "perturbations": eval.Perturbations, "speedUp": speedUp,
+		"verdictOf": verdictOf,
 		"cut": func(s, sep string) [2]string {
 			before, after, _ := strings.Cut(s, sep)
 			return [2]string{before, after}
