@@ -119,7 +119,8 @@ func (s *solution) solveOriginal(ctx context.Context) error {
 // sample of them.
 func (s *solution) evaluated() (rows []int) {
 	for i, m := range s.margins {
-		if (!approves(Float(m)) || s.promises != nil && s.promises[i].Status == recourse.Found) && draws(s.below, s.o.Seed, s.inputs(i)) {
+		eligible := !approves(Float(m)) || s.promises != nil && s.promises[i].Status == recourse.Found
+		if eligible && draws(s.below, s.o.Seed, s.inputs(i)) {
 			rows = append(rows, i)
 		}
 	}

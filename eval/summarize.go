@@ -14,8 +14,8 @@ import (
 // Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
 // evaluated. It depends on its arguments alone, and not on the order of the records: they may be some of those of
 // Judge, or those of several machines. It fails when they were not made with the settings. The groups
-// are told apart by `by`, nil for none. Others who look at the records do so meanwhile. Close frees the records when they
-// are not wanted any more.
+// are told apart by `by`, nil for none. Others who look at the records do so meanwhile. Close frees the records when
+// they are not wanted any more.
 func Summarize(records *Records, s Settings, file DataFile, by *GroupBy, others ...Visitor) (*Result, error) {
 	points := bottomK[judgedPoint]{most: batchPoints, once: true}
 	judged, copies := &judgedSample{seed: s.Seed, facts: points, ends: points}, newCopies(records)

@@ -30,7 +30,8 @@ func evaluationPage(d *Document, full bool) *reportPage {
 		p.add(v.verdict(), v.findings())
 		head.Title = "The promises"
 	}
-	p.add(head, bullets("Warnings", slices.Concat(d.Warnings, r.Warnings)), bullets("Set by the environment", v.words.Lines("environment", d.Environment)), v.alternatives())
+	p.add(head, bullets("Warnings", slices.Concat(d.Warnings, r.Warnings)),
+		bullets("Set by the environment", v.words.Lines("environment", d.Environment)), v.alternatives())
 	p.answer = len(p.Blocks)
 	if r.Population.Evaluated > 0 {
 		p.add(v.promises(), v.byMargin("Cost of the recourse", "cost of recourse", false, "crg.n", "lost_recourse"),
