@@ -220,23 +220,36 @@ func (g *Graph) Sort() {
 	if ordered || slices.ContainsFunc(g.Nodes, (*Node).HasGraphs) {
 		return
 	}
-	var sorted []*Node
-	place := map[*Node]int{} // of what each node waits for next
+	g.Schedule()
+}
+
+// Schedule puts nodes in the order in which they are ready, each as far ahead as what it reads allows. A graph with a
+// cycle stays as it is; there must be no subgraphs.
+func (g *Graph) Schedule() {
+	producers, readers := g.Producers(), g.Consumers()
+	missing, ready := map[*Node]int{}, make([]*Node, 0, len(g.Nodes))
 	for _, n := range g.Nodes {
-		for todo := []*Node{n}; len(todo) > 0; {
-			at := todo[len(todo)-1]
-			if place[at] > len(at.Inputs) {
-				todo = todo[:len(todo)-1]
-				continue
+		for i, in := range n.Inputs {
+			if producers[in] != nil && !slices.Contains(n.Inputs[:i], in) {
+				missing[n]++
 			}
-			if place[at]++; place[at] > len(at.Inputs) {
-				sorted = append(sorted, at)
-			} else if p := producers[at.Inputs[place[at]-1]]; p != nil && place[p] == 0 {
-				todo = append(todo, p)
+		}
+		if missing[n] == 0 {
+			ready = append(ready, n)
+		}
+	}
+	for i := 0; i < len(ready); i++ {
+		for _, out := range ready[i].Outputs {
+			for _, n := range readers[out] {
+				if missing[n]--; missing[n] == 0 {
+					ready = append(ready, n)
+				}
 			}
 		}
 	}
-	g.Nodes = sorted
+	if len(ready) == len(g.Nodes) {
+		g.Nodes = ready
+	}
 }
 
 const maxErrors = 20

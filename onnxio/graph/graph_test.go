@@ -91,6 +91,23 @@ func TestSort(t *testing.T) {
 	}
 }
 
+func TestSchedule(t *testing.T) {
+	g := &graph.Graph{Inputs: []graph.Value{{Name: "x"}}, Nodes: []*graph.Node{
+		{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"a", ""}},
+		{Op: "Relu", Inputs: []string{"a"}, Outputs: []string{"b"}},
+		{Op: "Relu", Inputs: []string{"b"}, Outputs: []string{"c"}},
+		{Op: "Abs", Inputs: []string{"b"}, Outputs: []string{"e"}},
+		{Op: "Mul", Inputs: []string{"a", "", "a"}, Outputs: []string{"d"}},
+	}}
+	g.Schedule()
+	must.Do(t, g.Check())
+	order := ""
+	for _, n := range g.Nodes {
+		order += n.Outputs[0]
+	}
+	must.Same(t, "abdce", order)
+}
+
 func TestBuilder(t *testing.T) {
 	g := mlp()
 	b := graph.NewBuilder(g, "q_")

@@ -62,3 +62,27 @@ func TestPinned(t *testing.T) {
 		must.Fail(t, err, w)
 	}
 }
+
+// TestLargeGraph reads each value of a chain once more behind it, as a gradient does.
+func TestLargeGraph(t *testing.T) {
+	g := &graph.Graph{
+		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Fixed(1)}},
+		Inits:   []*graph.Tensor{graph.FromFloats("one", []float32{1})},
+		Outputs: []graph.Value{{Name: "sum"}},
+	}
+	b := graph.NewBuilder(g, "")
+	values := []string{"x"}
+	for range largeGraph / 2 {
+		values = append(values, b.Op("Add", []string{values[len(values)-1], "one"}))
+	}
+	for i, v := range values {
+		values[i] = b.Op("Neg", []string{v})
+	}
+	b.Append(&graph.Node{Op: "Sum", Inputs: values, Outputs: []string{"sum"}})
+	m := &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 18}}, Graph: g}
+	must.Same(t, "neg", needed(m).Graph.Nodes[1].Outputs[0])
+	s := must.Get(Open(m, Options{}))(t)
+	defer s.Close()
+	out := must.Get(s.Run(t.Context(), []*graph.Tensor{graph.FromFloats("x", []float32{0}, 1)}))(t)
+	must.Same(t, []float32{-1000 * 1001 / 2}, must.Get(out[0].Floats())(t))
+}

@@ -94,7 +94,7 @@ func openSession(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 			s.scalars[i] = v.DType
 		}
 	}
-	so, err := o.native(len(onnx) > largeModel)
+	so, err := o.native(len(onnx) > largeModel, len(onnx) > largeModel || len(m.Graph.Nodes) >= largeGraph)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ const (
 // String returns the name of the level: "all" or "disabled".
 func (l Level) String() string { return [...]string{"all", "disabled"}[l] }
 
-func (o Options) native(large bool) (*ort.SessionOptions, error) {
+func (o Options) native(withoutArena, withoutPlan bool) (*ort.SessionOptions, error) {
 	level := ort.GraphOptimizationLevel(ort.GraphOptimizationLevelEnableAll)
 	if o.Level == Disabled {
 		level = ort.GraphOptimizationLevelDisableAll
@@ -229,8 +229,11 @@ func (o Options) native(large bool) (*ort.SessionOptions, error) {
 	if o.optimized != "" {
 		err = errors.Join(err, so.SetOptimizedModelFilePath(o.optimized))
 	}
-	if large {
-		err = errors.Join(err, so.SetCpuMemArena(false), so.SetMemPattern(false))
+	if withoutArena {
+		err = errors.Join(err, so.SetCpuMemArena(false))
+	}
+	if withoutPlan {
+		err = errors.Join(err, so.SetMemPattern(false))
 	}
 	if err != nil {
 		so.Destroy()
@@ -247,8 +250,16 @@ func needed(m *graph.Model) *graph.Model {
 	}
 	c := m.Clone()
 	c.Graph.Prune()
+	if len(c.Graph.Nodes) >= largeGraph {
+		c.Graph.Schedule()
+	}
 	return c
 }
+
+// largeGraph is the number of nodes from which on those are put in order, and memory is planned as they run. Each pass of
+// ONNX Runtime takes time by the number of nodes times that of those that are ready, but have not had their turn: a
+// gradient of 40,000 nodes opens in 5 s, and in 74 s where its nodes stand behind those of the model.
+const largeGraph = 2000
 
 // Optimized returns the graph that ONNX Runtime makes of the model in onnx and runs: fusions, integer kernels and all.
 // It may hold operators of ONNX Runtime's own domains and depend on the processor.
