@@ -61,6 +61,9 @@ func (t *Task) contradictory(rules []Rule) bool {
 		q.Coef = 0
 		if _, known := at[q]; !known {
 			at[q] = len(at) + 1 // column 0 is the amount
+			if q.Value != "" {
+				add(map[int]float64{at[q]: -1}, 0, false)
+			}
 		}
 		return at[q]
 	}
@@ -78,7 +81,6 @@ func (t *Task) contradictory(rules []Rule) bool {
 		for q, j := range at {
 			if q.Feature == f.Name && q.Value != "" {
 				one[j] = 1 // at most one of its values holds
-				add(map[int]float64{j: -1}, 0, false)
 			}
 		}
 		add(one, 1, false)
