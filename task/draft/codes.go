@@ -79,25 +79,27 @@ func (p *profile) codesAt(below bool) []float64 {
 }
 
 // areCodes says whether codes at an end of a column, in so many rows, are apart from the others, the nearest of which
-// comes first: in three rows or more each, and farther away than these are from each other, or than the nearest are by
-// a multiple, or more frequent.
-// Below counts, of which zero is the most frequent, there need not be a gap.
+// comes first: in three rows or more each, and farther away than the nearest of these are from each other, by a
+// multiple, or if they are more frequent, or if numbers as frequent as on both sides would fill the gap with seven rows
+// or more. Below counts, of which zero is the most frequent, there need not be a gap.
 func (p *profile) areCodes(codes, others []float64, coded float64, weights []float64) bool {
 	near := min(5, len(others))
 	gap, span, widest := math.Abs(others[0]-codes[len(codes)-1]), math.Abs(others[len(others)-1]-others[0]), 0.0
 	for i := 1; i < near; i++ {
 		widest = max(widest, math.Abs(others[i]-others[i-1]))
 	}
-	frequent := coded >= 3*float64(len(codes))*slices.Max(weights[:near])
+	each := coded / float64(len(codes))
+	frequent := each >= 3*slices.Max(weights[:near])
 	switch {
-	case coded < 3*float64(len(codes)):
+	case each < 3:
 		return false
 	case codes[0] > 0: // prices that end in 9 are none
 		other := func(v float64) bool { return math.Mod(codes[0]-v, 5) != 0 }
-		return len(others) >= 3 && slices.ContainsFunc(others, other) && (gap >= 3*span || frequent && gap >= span)
+		return len(others) >= 3 && slices.ContainsFunc(others, other) &&
+			(gap >= 3*span || frequent && gap >= max(span/20, 2*widest))
 	case others[0] < 0:
 		return gap >= span && codes[len(codes)-1] <= -77
-	case gap >= 3*widest || frequent && gap > widest:
+	case gap >= 3*widest || frequent && gap > widest || (gap/widest-1)*min(each, slices.Min(weights[:near])) >= 7:
 		return true
 	}
 	return p.whole && others[0] == 0 && len(others) >= 8*len(codes) && slices.Max(weights) == weights[0] &&

@@ -108,6 +108,9 @@ func TestCodes(t *testing.T) {
 		{"age, 998 and 999", normal(45, 12), 0.02, []float64{998, 999}},
 		{"amounts of both signs", normal(0, 50), 0.02, []float64{-999}},
 		{"a share", rng.Float64, 0.03, []float64{-1}},
+		{"a scale from one", func() float64 { return float64(1 + rng.IntN(5)) }, 0.05, []float64{-1}},
+		{"age, 99", func() float64 { return min(90, max(18, normal(45, 12)())) }, 0.05, []float64{99}},
+		{"a credit score", func() float64 { return min(850, max(300, normal(680, 70)())) }, 0.1, []float64{999}},
 		{"gains", func() float64 { return max(0, math.Round(9000*rng.NormFloat64())) }, 0.01, []float64{99999}},
 		{"both ends", func() float64 { return float64(rng.IntN(12)) }, 0.1, []float64{-9, -8, 99}},
 	} {
