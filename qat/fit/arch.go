@@ -233,9 +233,7 @@ const (
 
 // network returns a model with random weights: of several members, the mean of their logits.
 //
-// Weights are normal with variance 2/n after n inputs, 1/n in the last layer, and biases are zero.
-//
-// Reference: He et al., Delving Deep into Rectifiers, 2015.
+// Weights and biases are uniform within 1/sqrt(n) after n inputs, as PyTorch starts its layers.
 func (a *Arch) network(layers []netLayer, dim, members int, seed uint64) *graph.Model {
 	m := model("classifier", value(inputName, dim), value(logitsName, layers[len(layers)-1].out))
 	var logits []string
@@ -289,18 +287,17 @@ func (b *netBuilder) node(op, out string, in []string, attrs ...graph.Attr) stri
 	return out
 }
 
-func (b *netBuilder) random(l *netLayer, gain float64) []string {
-	w := lists.Make(l.out*l.weights(), func(int) float32 {
-		return float32(b.rng.NormFloat64() * math.Sqrt(gain/float64(l.weights())))
-	})
+func (b *netBuilder) random(l *netLayer) []string {
+	bound := 1 / math.Sqrt(float64(l.weights()))
+	uniform := func(int) float32 { return float32((2*b.rng.Float64() - 1) * bound) }
 	dims := []int64{int64(l.out), int64(l.in)}
 	for _, k := range l.kernel {
 		dims = append(dims, int64(k))
 	}
 	weight, bias := fmt.Sprintf("%d.weight", b.n), fmt.Sprintf("%d.bias", b.n)
 	return []string{
-		b.Const(graph.FromFloats(weight, w, dims...)),
-		b.Const(graph.FromFloats(bias, make([]float32, l.out), int64(l.out))),
+		b.Const(graph.FromFloats(weight, lists.Make(l.out*l.weights(), uniform), dims...)),
+		b.Const(graph.FromFloats(bias, lists.Make(l.out, uniform), int64(l.out))),
 	}
 }
 
@@ -318,16 +315,16 @@ func (b *netBuilder) network(a *Arch, layers []netLayer, dim int) string {
 		if l.kernel == nil && i > 0 && layers[i-1].kernel != nil {
 			value = b.node("Flatten", "", []string{value}, graph.IntAttr("axis", 1))
 		}
-		op, out, gain, attrs := "Gemm", "", 2.0, []graph.Attr{graph.IntAttr("transB", 1)}
+		op, out, attrs := "Gemm", "", []graph.Attr{graph.IntAttr("transB", 1)}
 		if l.name != "" {
-			out, gain = b.Prefix+l.name, 1
+			out = b.Prefix + l.name
 		}
 		var kernel, pads, two []int64
 		for _, k := range l.kernel {
 			kernel, pads, two = append(kernel, int64(k)), append(pads, int64(k/2), int64(k/2)), append(two, 2)
 			op, attrs = "Conv", []graph.Attr{graph.IntsAttr("kernel_shape", kernel...), graph.IntsAttr("pads", pads...)}
 		}
-		value = b.node(op, out, append([]string{value}, b.random(l, gain)...), attrs...)
+		value = b.node(op, out, append([]string{value}, b.random(l)...), attrs...)
 		if l.name == "" {
 			value = b.node("Relu", "", []string{value})
 		}

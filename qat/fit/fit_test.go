@@ -208,7 +208,7 @@ func TestRecourseObjectives(t *testing.T) {
 		f := must.Get(train(ctx, tk, p, Options{
 			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Teacher: teacher,
 			Train: qat.Spec{
-				Objective: objective, Optimizer: qat.Optimizer{Steps: 320, LearningRate: 0.01},
+				Objective: objective, Optimizer: qat.Optimizer{Steps: 640, LearningRate: 0.01},
 				Weights: qat.Weights{"eta": eta, "beta": beta, "gamma": 0.5},
 			},
 		}))(t)
