@@ -191,3 +191,136 @@ func TestSteepest(t *testing.T) {
 		}
 	}
 }
+
+// The containers of small layers against all assignments, and those of many rows against their bound: what is not
+// spent is less than a row could use.
+func TestContainers(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		layers := make([]Packing, rapid.IntRange(1, 2).Draw(t, "layers"))
+		for i := range layers {
+			layers[i] = drawPacking(t, rapid.IntRange(1, 3).Draw(t, "rows"))
+		}
+		shared, budget := rapid.Int64Range(0, 40).Draw(t, "shared"), rapid.Int64Range(0, 300).Draw(t, "budget")
+		var flat [][]Choice
+		for _, l := range layers {
+			flat = append(flat, l.Rows...)
+		}
+		want := math.Inf(1)
+		for n := range 1 << (2 * len(flat)) {
+			pick := make([]int, len(flat))
+			for i := range pick {
+				pick[i] = n >> (2 * i) & 3
+			}
+			if e, cost := packed(layers, pick, shared); cost <= budget {
+				want = min(want, e)
+			}
+		}
+		picks, err := Containers(layers, shared, budget)
+		if math.IsInf(want, 1) {
+			if !errors.Is(err, ErrBudget) {
+				t.Fatalf("no assignment fits, but got %v, %v", picks, err)
+			}
+			return
+		}
+		must.Do(t, err)
+		if e, cost := packed(layers, slices.Concat(picks...), shared); e != want || cost > budget {
+			t.Fatalf("got error %v at cost %d of %d, want %v", e, cost, budget, want)
+		}
+	})
+}
+
+// drawPacking draws a layer whose containers cost 1 to 30 each; that of the second width is shared.
+func drawPacking(t *rapid.T, rows int) (l Packing) {
+	in := rapid.Int64Range(1, 9).Draw(t, "in")
+	for range rows {
+		var row []Choice
+		for _, b := range []int{2, 3, 4, 8} {
+			row = append(row, Choice{b, in * int64(b), float64(rapid.IntRange(0, 40).Draw(t, "error"))})
+		}
+		l.Rows = append(l.Rows, row)
+	}
+	costs := rapid.SliceOfN(rapid.Int64Range(1, 30), 4, 4).Draw(t, "costs")
+	for set := 1; set < 16; set++ {
+		s := Set{Shared: set>>1&1 > 0}
+		for c, cost := range costs {
+			if set>>c&1 > 0 {
+				s.Choices, s.Cost = append(s.Choices, c), s.Cost+cost
+			}
+		}
+		l.Sets = append(l.Sets, s)
+	}
+	return l
+}
+
+// packed is what an assignment of all rows errs and costs, in the containers that it uses.
+func packed(layers []Packing, pick []int, shared int64) (e float64, cost int64) {
+	share := false
+	for _, l := range layers {
+		used := 0
+		for r, row := range l.Rows {
+			e, cost = e+row[pick[r]].Error, cost+row[pick[r]].Cost
+			used |= 1 << pick[r]
+		}
+		pick = pick[len(l.Rows):]
+		s := l.Sets[used-1]
+		cost += s.Cost
+		share = share || s.Shared
+	}
+	if share {
+		cost += shared
+	}
+	return e, cost
+}
+
+// With hundreds of rows the error is within a hundredth of the best bound of any price.
+func TestManyContainers(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(5, 1))
+	const shared = 5600
+	for range 3 {
+		layers := make([]Packing, 4)
+		for i := range layers {
+			rows := make([][]Choice, 20<<i)
+			for r := range rows {
+				e := math.Exp(2 * rng.NormFloat64())
+				for _, b := range []int{2, 3, 4, 8} {
+					err := e * math.Exp2(-2*float64(b)) * (.8 + .4*rng.Float64())
+					rows[r] = append(rows[r], Choice{b, int64(b) << (6 - i), err})
+				}
+			}
+			for set := 1; set < 16; set++ {
+				s := Set{Shared: set&2 > 0}
+				for c := range 4 {
+					if set>>c&1 > 0 {
+						s.Choices, s.Cost = append(s.Choices, c), s.Cost+300
+					}
+				}
+				layers[i].Sets = append(layers[i].Sets, s)
+			}
+			layers[i].Rows = rows
+		}
+		budget := int64(16000 + rng.IntN(20000))
+		picks := must.Get(Containers(layers, shared, budget))(t)
+		got, cost := packed(layers, slices.Concat(picks...), shared)
+		bound := 0.0
+		for price := 1e-8; price < 1; price *= 1.3 {
+			value := -price * float64(budget)
+			for i := range layers {
+				least := math.Inf(1)
+				for s := range layers[i].Sets {
+					v, _ := layers[i].at(s, price)
+					if layers[i].Sets[s].Shared {
+						v += price * shared / 4 // its part
+					}
+					least = min(least, v)
+				}
+				value += least
+			}
+			bound = max(bound, value)
+		}
+		if cost > budget || got > 1.05*bound {
+			t.Errorf("error %.5g at %d of %d, bound %.5g", got, cost, budget, bound)
+		}
+	}
+}
