@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"cfq/internal/must"
@@ -216,7 +217,8 @@ func TestGPTQ(t *testing.T) {
 	f := must.Get(quant.FormatOf(2, false))(t)
 	fit := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ})
 	plain := fitOne(t, l, s, f, WeightOptions{})
-	var best, ours, rounded float64
+	mirrored := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Mirror: true})
+	var best, ours, turned, rounded float64
 	for o, scale := range fit.Scales {
 		w := l.Row(o)
 		got := outputError(x, dim, w, fit.Codes[o*dim:(o+1)*dim], scale, float64(fit.Bias[o]-l.B[o]))
@@ -225,6 +227,8 @@ func TestGPTQ(t *testing.T) {
 			t.Errorf("output %d: error %v is below the least there is, %v", o, got, least)
 		}
 		best, ours = best+least, ours+got
+		turned += outputError(x, dim, w, mirrored.Codes[o*dim:(o+1)*dim], mirrored.Scales[o],
+			float64(mirrored.Bias[o]-l.B[o]))
 		codes := make([]int8, dim)
 		nearest(s.Gram, dim)(w, plain.Scales[o], f, codes, nil, unlimited)
 		rounded += outputError(x, dim, w, codes, plain.Scales[o], 0)
@@ -237,7 +241,11 @@ func TestGPTQ(t *testing.T) {
 			t.Errorf("output %d: the mean moves by %v, the bias by %v", o, mean, fit.Bias[o]-l.B[o])
 		}
 	}
-	t.Logf("mean squared error: %v best, %v by GPTQ, %v to the nearest", best, ours, rounded)
+	t.Logf("mean squared error: %v best, %v by GPTQ, %v with mirrored rows, %v to the nearest", best, ours, turned,
+		rounded)
+	if !(turned < ours) || slices.Min(mirrored.Scales) >= 0 {
+		t.Errorf("scales of mirrored rows: %v", mirrored.Scales)
+	}
 	if ours > 2*best || ours > 0.6*rounded {
 		t.Errorf("error %v: the best there is %v, to the nearest %v", ours, best, rounded)
 	}

@@ -21,8 +21,10 @@ type WeightOptions struct {
 	// Rounding is Nearest or GPTQ (Nearest). With GPTQ the bias takes up what the codes do to the mean of the outputs.
 	Rounding Rounding
 	Vary     Variation // how the fit departs from the best one
-	Workers  int       // rows fitted at once (1); no result depends on it
-	Engine   ort.Options
+	// Mirror gives rows of few bits negative scales, and the codes of the negated weights, where that errs less.
+	Mirror  bool
+	Workers int // rows fitted at once (1); no result depends on it
+	Engine  ort.Options
 }
 
 // corrects says whether codes make up for the errors of others, and the bias for that of the mean.
@@ -48,12 +50,12 @@ func FitWeights(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quan
 	}
 	fits := make([]quant.Layer, 0, len(formats))
 	for _, f := range formats {
-		fit := quant.Layer{Node: l.Node, Bits: f.Bits, Scales: w.scales(ctx, f)}
-		o.Vary.scales(l.Node, fit.Scales)
-		if o.corrects() || o.Vary.Rounding > 0 {
-			if err := w.assign(ctx, &fit, f); err != nil {
-				return nil, fmt.Errorf("layer %q: %w", l.Node, err)
-			}
+		fit, errs, err := w.fit(ctx, f)
+		if err == nil && o.Mirror && f.Bits <= maxMirrored {
+			err = w.mirror(ctx, &fit, errs, f)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("layer %q: %w", l.Node, err)
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -61,6 +63,39 @@ func FitWeights(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quan
 		fits = append(fits, fit)
 	}
 	return fits, nil
+}
+
+// fit also returns the error of each row, where codes are assigned.
+func (w *weightFit) fit(ctx context.Context, f quant.Format) (fit quant.Layer, errs []float64, err error) {
+	fit = quant.Layer{Node: w.l.Node, Bits: f.Bits, Scales: w.scales(ctx, f)}
+	w.o.Vary.scales(w.l.Node, fit.Scales)
+	if w.o.corrects() || w.o.Vary.Rounding > 0 {
+		errs, err = w.assign(ctx, &fit, f)
+	}
+	return fit, errs, err
+}
+
+// maxMirrored bounds the bits of rows whose codes are mirrored: with more, that one end of the grid reaches a step
+// further than the other makes no difference.
+const maxMirrored = 4
+
+// mirror gives the rows of a fit whose errors are smaller that way the codes of the negated weights, and negative
+// scales.
+func (w *weightFit) mirror(ctx context.Context, fit *quant.Layer, errs []float64, f quant.Format) error {
+	m := *w
+	negated := func(v []float32) []float32 { return lists.Map(v, func(v float32) float32 { return -v }) }
+	m.l.W, m.l.B = negated(w.l.W), negated(w.l.B)
+	other, mirrored, err := m.fit(ctx, f)
+	if err != nil {
+		return err
+	}
+	for r, e := range mirrored {
+		if in := w.l.In; e < errs[r] {
+			copy(fit.Codes[r*in:(r+1)*in], other.Codes[r*in:(r+1)*in])
+			fit.Scales[r], fit.Bias[r] = -other.Scales[r], -other.Bias[r]
+		}
+	}
+	return nil
 }
 
 type weightFit struct {
@@ -124,8 +159,9 @@ func (w *weightFit) scales(ctx context.Context, f quant.Format) []float32 {
 
 // assign fills in the codes and, where those make up for errors, the bias that takes up
 // what they do to the mean of the outputs.
-func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format) error {
+func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format) (sums []float64, err error) {
 	l := w.l
+	sums = make([]float64, l.Out)
 	fit.Codes = make([]int8, len(l.W))
 	if w.o.corrects() {
 		fit.Bias = make([]float32, l.Out)
@@ -135,17 +171,17 @@ func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format
 		parallel(ctx, w.o.Workers, len(errs), func(k int) {
 			from, to := k*wideRows, min((k+1)*wideRows, l.Out)
 			scales := lists.Make(to-from, func(r int) float32 { return fit.Scales[(from+r)%len(fit.Scales)] })
-			errs[k] = w.wide.polished(ctx, l.W[from*l.In:to*l.In], scales, f, fit.Codes[from*l.In:to*l.In])
+			errs[k] = w.wide.polished(ctx, l.W[from*l.In:to*l.In], scales, f, fit.Codes[from*l.In:to*l.In], sums[from:to])
 		})
 		if err := errors.Join(errs...); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	parallel(ctx, w.o.Workers, l.Out, func(r int) {
 		scale := fit.Scales[r%len(fit.Scales)]
 		row, codes := l.Row(r), fit.Codes[r*l.In:(r+1)*l.In]
 		if w.wide == nil {
-			w.final(row, scale, f, codes, w.o.Vary.dither(l.Node, r), unlimited)
+			sums[r] = w.final(row, scale, f, codes, w.o.Vary.dither(l.Node, r), unlimited)
 		}
 		if w.o.corrects() {
 			shift := 0.0
@@ -155,7 +191,7 @@ func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format
 			fit.Bias[r] = float32(float64(l.B[r]) + shift)
 		}
 	})
-	return nil
+	return sums, nil
 }
 
 // parallel calls f for 0..n-1, workers at once, until ctx is done; every call

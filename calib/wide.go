@@ -29,7 +29,7 @@ type wide struct {
 	factor  []float32 // covariance.factor
 }
 
-func (d *wide) polished(ctx context.Context, w, scales []float32, f quant.Format, codes []int8) error {
+func (d *wide) polished(ctx context.Context, w, scales []float32, f quant.Format, codes []int8, sums []float64) error {
 	if err := d.gptq(ctx, w, scales, f, codes); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (d *wide) polished(ctx context.Context, w, scales []float32, f quant.Format
 		for j := range n {
 			e[j], g[j] = float64(errs[r*n+j]), float64(moments[r*n+j])
 		}
-		d.settle(e, g, scale, f, codes[r*n:(r+1)*n], widePolish)
+		sums[r] = d.settle(e, g, scale, f, codes[r*n:(r+1)*n], widePolish)
 	}
 	return nil
 }

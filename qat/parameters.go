@@ -36,7 +36,7 @@ func layout(j *trainingJob) (slots []paramSlot, s optimizerState) {
 		l := &layers[i]
 		info, p := &l.Info, &l.Plan
 		weights, bias := slices.Clone(info.W), p.Bias
-		logs := lists.Map(l.scales(), func(v float32) float32 { return float32(math.Log(float64(v))) })
+		logs := lists.Map(l.scales(), func(v float32) float32 { return float32(math.Log(math.Abs(float64(v)))) })
 		for k, w := range weights {
 			if !p.Float && l.Widths == nil { // widths that are learned share weights in their own units
 				weights[k] = first(p, k, w, p.Scales[k/info.In%len(p.Scales)], j.lsq)
@@ -88,12 +88,15 @@ func first(p *quant.Layer, k int, w, scale float32, lsq bool) float32 {
 	case p.Codes != nil && lsq:
 		return quant.Dequantize(p.Codes[k], scale)
 	case p.Codes != nil:
-		return float32(p.Codes[k])
+		return sign(scale) * float32(p.Codes[k])
 	case !lsq:
 		return w / scale
 	}
 	return w
 }
+
+// sign is that of a scale. Parameters have positive ones, and the codes that go with them.
+func sign(scale float32) float32 { return float32(math.Copysign(1, float64(scale))) }
 
 func weightRate(l *Layer, lsq bool) float32 {
 	switch {
@@ -196,6 +199,9 @@ func bounds(l *Layer, p *quant.Layer) (lo, hi []float32, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("layer %q: %w", l.Info.Node, err)
 		}
+		if p.Scales[o%len(p.Scales)] < 0 {
+			f.QMin, f.QMax = -f.QMax, -f.QMin
+		}
 		lo, hi = append(lo, float32(f.QMin)), append(hi, float32(f.QMax))
 	}
 	return lo, hi, nil
@@ -246,7 +252,8 @@ func (s *trainStep) settle() {
 func (s *trainStep) freeze(now []Trained) error {
 	for i, at := range s.slots {
 		for k, q := range now[i].Codes {
-			s.Params[at.weights+k], s.Rates[at.weights+k] = float32(q), 0
+			scale := now[i].Scales[k/s.job.net.Layers[i].Info.In%len(now[i].Scales)]
+			s.Params[at.weights+k], s.Rates[at.weights+k] = sign(scale)*float32(q), 0
 		}
 	}
 	clear(s.First)
@@ -302,10 +309,13 @@ func (s *trainStep) trained(ctx context.Context) ([]Trained, error) {
 		if l := &layers[i]; l.Widths != nil {
 			p, codes = l.chosen(p, codes, s.Params[at.policy:at.bias])
 		}
+		for o, planned := 0, layers[i].Plan.Scales; o < len(p.Scales); o++ {
+			p.Scales[o] *= sign(planned[o%len(planned)])
+		}
 		quant.HalfScales(p.Scales)
 		p.Codes = make([]int8, len(codes))
 		for k, q := range codes {
-			p.Codes[k] = int8(q)
+			p.Codes[k] = int8(sign(p.Scales[k/layers[i].Info.In%len(p.Scales)]) * float32(q))
 		}
 		out[i].Layer = p
 	}

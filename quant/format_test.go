@@ -188,7 +188,7 @@ func TestHalf(t *testing.T) {
 		{0x1.ff8p-15, 0},
 		{1e-6, 0},
 		{0, 0},
-		{-1, 0},
+		{-1, -1},
 		{float32(math.Inf(1)), 0},
 		{math.MaxFloat32, 0},
 	} {

@@ -33,7 +33,8 @@ type Layer struct {
 	RowBits []int
 	// Reduced keeps 8-bit codes within -64..64; see ReducedMax.
 	Reduced bool
-	// Scales holds one scale for the whole tensor or one per output (row of W).
+	// Scales holds one scale for the whole tensor or one per output (row of W). In float, a negative one mirrors what its
+	// codes stand for: those of 2 bits reach from -1 to 2 units.
 	Scales []float32
 	// Codes, Out x In, replaces rounding to the nearest.
 	Codes []int8
@@ -148,7 +149,7 @@ const biasLimit = 1 << 30
 // The bias is int32 with the scale inScale*scale (the float32 product). Where it
 // would not fit, the output's scale grows until it does, at the price of coarser weights.
 func (l *Layer) Encode(info LayerInfo, inScale float32) (*Encoded, error) {
-	formats, err := l.check(info)
+	formats, err := l.check(info, inScale > 0)
 	if err != nil {
 		return nil, fmt.Errorf("layer %q: %w", l.Node, err)
 	}
@@ -232,7 +233,7 @@ func (l *Layer) formats(out int) ([]Format, error) {
 	return formats, nil
 }
 
-func (l *Layer) check(info LayerInfo) ([]Format, error) {
+func (l *Layer) check(info LayerInfo, integers bool) ([]Format, error) {
 	formats, err := l.formats(info.Out)
 	errs := []error{err}
 	badIf := func(wrong bool, format string, a ...any) {
@@ -244,7 +245,7 @@ func (l *Layer) check(info LayerInfo) ([]Format, error) {
 	badIf(len(l.Scales) != 1 && len(l.Scales) != info.Out, "%d scales for %d outputs: give one, or one for each",
 		len(l.Scales), info.Out)
 	for o, s := range l.Scales {
-		badIf(!goodScale(s), "scale %d is %v, not a positive number", o, s)
+		badIf(!goodScale(max(s, -s)) || s < 0 && integers, "scale %d is %v, not a positive number", o, s)
 	}
 	badIf(l.Codes != nil && len(l.Codes) != info.In*info.Out, "%d codes for %d x %d weights", len(l.Codes), info.Out,
 		info.In)

@@ -168,7 +168,7 @@ func (l *PlanLayer) layer(info LayerInfo, in *Input) (*Layer, error) {
 			return nil, fmt.Errorf("row %d: %w", o, err)
 		}
 	}
-	_, err := out.check(info)
+	_, err := out.check(info, in != nil || out.Act != nil)
 	return out, err
 }
 

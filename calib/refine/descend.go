@@ -191,7 +191,7 @@ func (d *descent) scale(o int) {
 			axpy(float32(c), d.read(i), d.col)
 		}
 	}
-	limit := scaleStep * float64(*scale)
+	limit := scaleStep * math.Abs(float64(*scale))
 	to := *scale + float32(min(max(d.best(d.col), -limit), limit))
 	if was, ok := quant.Half(*scale); ok && was == *scale {
 		if to, ok = quant.Half(to); !ok {

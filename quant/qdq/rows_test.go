@@ -72,6 +72,9 @@ func drawRows(t *rapid.T, integers bool) *rowCase {
 		if h, ok := quant.Half(scale); short && ok {
 			scale = h
 		}
+		if !integers && o%5 == 1 {
+			scale = -scale // mirrored
+		}
 		l.Scales = append(l.Scales, scale)
 		bias := float64(b[o])
 		for i := range in {
