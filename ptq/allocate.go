@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
 	"cfq/allocate"
+	"cfq/calib"
+	"cfq/calib/refine"
 	"cfq/internal/lists"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
@@ -197,23 +200,67 @@ func factualClasses(ctx context.Context, c *classifier.Model, people *task.Peopl
 // layer stays in float), one for the layer, or one for each of its rows.
 type assignment [][]int
 
-// allocate also returns what came of learning bit widths, nil where they were not learned.
-func (c *calibration) allocate(ctx context.Context, budget float64) (w assignment, learned *Learned, err error) {
+// allocate returns assignments that keep the budget, of which the better one is to be taken, and what came of learning
+// bit widths, nil where they were not learned.
+func (c *calibration) allocate(ctx context.Context, budget float64) (w []candidate, learned *Learned, err error) {
 	of := c.errors
 	if c.net.recipe.Allocate.Rule == allocatorLearned {
 		if of, learned, err = c.learn(ctx, budget); err != nil {
 			return nil, nil, err
 		}
 	}
-	if c.net.recipe.Allocate.Cost == costBytes {
-		w, err = c.fitBytes(of, budget)
-	} else {
-		w, _, err = c.within(of, budget, 0)
-	}
+	plain, err := c.within(of, budget)
 	if errors.Is(err, allocate.ErrBudget) {
 		err = inputError(fmt.Errorf("a budget of %v bits per weight (cost: %s): %w", budget, c.net.recipe.Allocate.Cost, err))
 	}
+	w = []candidate{{from: c, widths: plain}}
+	if err != nil || c.net.recipe.Allocate.Cost != costBytes {
+		return w, learned, err
+	}
+	allowed, err := c.fileSize(c.planOf(c.assemble(c.layers, plain)))
+	if err != nil {
+		return nil, nil, err
+	}
+	packed, err := c.pack(of, allowed)
+	if packed != nil && !reflect.DeepEqual(packed, plain) {
+		w = append(w, candidate{from: c, widths: packed})
+	}
+	if err != nil || budget >= mirrorBelow || learned != nil || c.net.recipe.Round.Rule != calib.GPTQ {
+		return w, learned, err
+	}
+	m, err := c.mirrored(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if packed, err = m.pack(m.errors, allowed); packed != nil {
+		w = append(w, candidate{from: m, widths: packed})
+	}
 	return w, learned, err
+}
+
+// Mirrored rows gain below mirrorBelow bits.
+const mirrorBelow = 3
+
+// candidate is an assignment for the fits of a calibration and, once it is refined, what has come of it.
+type candidate struct {
+	from    *calibration
+	widths  assignment
+	layers  []quant.Layer
+	refined *refine.Outcome
+}
+
+// mirrored is the calibration with negative scales of rows of few bits where that errs less: -1..2 instead of -2..1.
+func (c *calibration) mirrored(ctx context.Context) (*calibration, error) {
+	stats, err := c.collect(ctx, c.fitSet)
+	if err != nil {
+		return nil, err
+	}
+	m := *c
+	m.mirror = true
+	if m.layers, err = m.fitWeights(ctx, stats, nil, calib.Variation{}); err == nil {
+		err = m.score(ctx)
+	}
+	return &m, err
 }
 
 // unit is what has a bit width of its own: a layer or a row of it.
@@ -267,13 +314,11 @@ func (c *calibration) multiples(i int) (cost, grant int64) {
 	return n * int64(act), n * 8
 }
 
-// within gives each unit its format, so that the whole costs no more than the budget less spent, in the unit of the
-// budget; bit widths of skip are left out. It returns the predicted quantization error of the margin, too.
-func (c *calibration) within(of widthErrors, bits float64, spent int64, skip ...int) (assignment, float64, error) {
+// within gives each unit its format, so that the whole costs no more than the budget, in the unit of the budget.
+func (c *calibration) within(of widthErrors, bits float64) (assignment, error) {
 	units := c.units(of)
 	choices := make([][]allocate.Choice, len(units))
 	perWeight := make([]float64, len(units))
-	index := make([][]int, len(units)) // the format of each choice
 	var granted float64
 	for k, u := range units {
 		cost, grant := c.multiples(u.layer)
@@ -281,36 +326,40 @@ func (c *calibration) within(of widthErrors, bits float64, spent int64, skip ...
 		for _, i := range c.net.uses[u.layer] {
 			perWeight[k] += c.gradients[i] / float64(c.net.layers[i].Params())
 		}
-		for f, format := range quant.Formats() {
-			if slices.Contains(skip, format.Bits) {
-				continue
-			}
-			c := allocate.Choice{Bits: format.Bits, Cost: u.weights * cost * int64(format.Bits), Error: u.errors[f]}
-			choices[k], index[k] = append(choices[k], c), append(index[k], f)
-		}
+		choices[k] = u.choices(cost)
 	}
-	budget := int64(math.Floor(bits*granted+1e-6)) - spent // 4.1 x 2880 is 11808, not a hair less
+	budget := int64(math.Floor(bits*granted + 1e-6)) // 4.1 x 2880 is 11808, not a hair less
 	picks, err := c.pick(choices, perWeight, budget)
 	if errors.Is(err, allocate.ErrBudget) {
-		least := spent
+		var least int64
 		for _, c := range choices {
 			least += slices.MinFunc(c, func(a, b allocate.Choice) int { return cmp.Compare(a.Cost, b.Cost) }).Cost
 		}
-		err = tooSmall(least, granted)
+		err = fmt.Errorf("%w: the least is %.2f", allocate.ErrBudget, math.Ceil(100*float64(least)/granted)/100)
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	var total float64
+	return c.assigned(units, picks), nil
+}
+
+// choices lists the formats of a unit, a bit of whose weights has a cost.
+func (u *unit) choices(cost int64) (out []allocate.Choice) {
+	for f, format := range quant.Formats() {
+		out = append(out, allocate.Choice{Bits: format.Bits, Cost: u.weights * cost * int64(format.Bits), Error: u.errors[f]})
+	}
+	return out
+}
+
+func (c *calibration) assigned(units []unit, picks []int) assignment {
 	out := make(assignment, len(c.net.layers))
 	for k, u := range units {
-		out[u.layer] = append(out[u.layer], index[k][picks[k]])
-		total += choices[k][picks[k]].Error
+		out[u.layer] = append(out[u.layer], picks[k])
 	}
 	for i, uses := range c.net.uses {
 		out[i] = out[uses[0]]
 	}
-	return out, total, nil
+	return out
 }
 
 func (c *calibration) pick(choices [][]allocate.Choice, perWeight []float64, budget int64) ([]int, error) {
@@ -323,73 +372,52 @@ func (c *calibration) pick(choices [][]allocate.Choice, perWeight []float64, bud
 	return allocate.Exact(choices, budget)
 }
 
-func tooSmall(least int64, granted float64) error {
-	return fmt.Errorf("%w: the least is %.2f", allocate.ErrBudget, math.Ceil(100*float64(least)/granted)/100)
-}
-
-// fitBytes allocates for a budget of bytes: what the file stores for the weights besides
-// their codes is known only when it is written, so it is subtracted from the budget until all
-// fits. Rows of 3 bits are tried with and without: in small models they take 4. Where
-// nothing fits, because mixtures take more room, two bit widths and then the lowest alone are tried.
-func (c *calibration) fitBytes(of widthErrors, bits float64) (assignment, error) {
-	var budget int64
-	var granted float64
-	for i, l := range c.net.layers {
-		if c.net.uses[i][0] != i {
-			continue // stored already
+// pack gives each unit its format, so that the file takes no more bytes than are allowed; nil where it cannot.
+func (c *calibration) pack(of widthErrors, allowed int) (assignment, error) {
+	plan := c.planOf(lists.Map(c.layers, func(fits []quant.Layer) quant.Layer { return fits[0] }))
+	units := c.units(of)
+	var layers []allocate.Packing
+	var groups [][]string
+	for k, u := range units {
+		if k == 0 || u.layer != units[k-1].layer {
+			nodes := lists.Map(c.net.uses[u.layer], func(i int) string { return c.net.layers[i].Node })
+			layers, groups = append(layers, allocate.Packing{}), append(groups, nodes)
 		}
-		granted += float64(l.Params())
-		budget += int64(math.Floor(bits*float64(l.Params()) + 1e-6))
+		last := &layers[len(layers)-1]
+		last.Rows = append(last.Rows, u.choices(1))
 	}
-	var best assignment
-	least := math.Inf(1)
-	var failed error
-	for _, skip := range [][]int{nil, {3}, {3, 8}, {3, 4, 8}} {
-		if best != nil && len(skip) > 1 {
+	sets, base, unpack, err := qdq.Overheads(c.net.canonical, plan, groups, size)
+	if err != nil {
+		return nil, err
+	}
+	for g, of := range sets {
+		for _, h := range of {
+			layers[g].Sets = append(layers[g].Sets, allocate.Set{Choices: h.Formats, Cost: 8 * int64(h.Bytes), Shared: h.Planes})
+		}
+	}
+	budget := allowed - base
+	for range 4 { // a number may take a byte more
+		picks, err := allocate.Containers(layers, 8*int64(unpack), 8*int64(budget))
+		if err != nil {
 			break
 		}
-		var spent int64
-		for range 12 {
-			w, predicted, err := c.within(of, bits, spent, skip...)
-			if err != nil {
-				failed = err
-				break
-			}
-			stored, err := c.stored(w)
-			if err != nil {
-				return nil, err
-			}
-			if over := stored - budget; over > 0 {
-				if len(skip) == len(quant.Formats())-1 { // no wider than that
-					failed = tooSmall(stored, granted)
-					break
-				}
-				spent += over
-				continue
-			}
-			if c.net.recipe.Allocate.Rule == allocatorUniform || c.net.recipe.Allocate.Rule == allocatorPaper {
-				predicted = -c.meanBits(w) // they add up no errors
-			}
-			if predicted < least {
-				best, least = w, predicted
-			}
-			break
+		w := c.assigned(units, slices.Concat(picks...))
+		bytes, err := c.fileSize(c.planOf(c.assemble(c.layers, w)))
+		if err != nil || bytes <= allowed {
+			return w, err
 		}
+		budget -= bytes - allowed
 	}
-	if best == nil {
-		return nil, failed
-	}
-	return best, nil
+	return nil, nil
 }
 
-// stored is how many bits the file of an assignment has for weights.
-func (c *calibration) stored(w assignment) (int64, error) {
-	m, err := qdq.Write(c.net.canonical, c.planOf(c.assemble(c.layers, w)), qdq.Options{Size: size})
+// fileSize is the size of the file of a plan, without metadata.
+func (c *calibration) fileSize(plan *quant.Plan) (int, error) {
+	m, err := qdq.Write(c.net.canonical, plan, qdq.Options{Size: size})
 	if err != nil {
 		return 0, err
 	}
-	bytes, err := qdq.Stored(m)
-	return 8 * int64(bytes), err
+	return size(m), nil
 }
 
 func (c *calibration) meanBits(w assignment) float64 {

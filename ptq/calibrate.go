@@ -14,6 +14,7 @@ import (
 	"cfq/internal/message"
 	"cfq/ptq/taskmodel"
 	"cfq/qat"
+	"cfq/qat/cohort"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -35,6 +36,7 @@ type calibrationSample struct {
 	set      *constraint.Set   // what each of people can change
 	promises []recourse.Action // of people; nil where none are given
 	warnings []string
+	cheapest *cohort.Population // see calibration.cheapest; nil until it is asked for
 }
 
 func (p *network) chooseSample(ctx context.Context, all *task.People) (_ *calibrationSample, err error) {
@@ -271,7 +273,7 @@ func (c *calibration) fitWeights(ctx context.Context, stats []calib.Stats, width
 		}
 		fits, err := calib.FitWeights(ctx, c.foldedLayers[i], &stats[i], subset(all, at), calib.WeightOptions{
 			PerTensor: round.Scales == scalesPerTensor, Rounding: round.Rule, Vary: vary,
-			Workers: n.run.Workers, Engine: n.engine,
+			Workers: n.run.Workers, Engine: n.engine, Mirror: c.mirror && c.inFloat(i),
 		})
 		if err != nil {
 			return nil, err

@@ -46,8 +46,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	// Output:
-	// /layers.0/Gemm: 7.0 bits
-	// /layers.2/Gemm: 2.2 bits
-	// /layers.4/Gemm: 3.0 bits
+	// /layers.0/Gemm: 8.0 bits
+	// /layers.2/Gemm: 2.3 bits
+	// /layers.4/Gemm: 4.0 bits
 	// smaller: true
 }

@@ -186,7 +186,7 @@ func TestFromPlanKinds(t *testing.T) {
 	people = few(people, 60)
 	for name, o := range map[string]Recipe{
 		"rows": mustRecipe(CFPTQ, "allocate.budget=3", "refine.rounds=1"),
-		"bytes, equalized": mustRecipe(CFPTQ, "allocate.budget=4", "refine.rounds=0", "allocate.cost=bytes",
+		"bytes, equalized": mustRecipe(CFPTQ, "allocate.budget=3", "refine.rounds=0",
 			"round.cross-layer-equalization=true"),
 	} {
 		t.Run(name, func(t *testing.T) {

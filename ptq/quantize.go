@@ -68,6 +68,7 @@ type calibration struct {
 	errors         widthErrors       // what each bit width costs the margin
 	source         *cohort.Source    // who is trained on; nil for methods without training
 	warnings       []string          // of all stages up to this one
+	mirror         bool              // rows of few bits have negative scales where that errs less
 }
 
 func calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run) (
@@ -162,17 +163,18 @@ func fit(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People
 
 // quantize is Quantize of a candidate, which may never be written: its margin error is not measured.
 func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, error) {
-	widths, learned, err := c.allocate(ctx, budget) // bit widths within the budget
+	candidates, learned, err := c.allocate(ctx, budget) // bit widths within the budget
 	if err != nil {
 		return nil, err
 	}
-	layers, refined, err := c.refine(ctx, c.assemble(c.layers, widths), c.fitSet)
+	made, err := c.better(ctx, candidates)
 	if err != nil {
 		return nil, err
 	}
+	layers := made.layers
 	var trained *Training
 	if c.source != nil {
-		if layers, trained, err = c.train(ctx, layers, budget, c.meanBits(widths)); err != nil {
+		if layers, trained, err = c.train(ctx, layers, budget, c.meanBits(made.widths)); err != nil {
 			return nil, fmt.Errorf("training: %w", err)
 		}
 	}
@@ -180,9 +182,45 @@ func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, er
 	if err != nil {
 		return nil, err
 	}
-	r.Learned, r.Refined, r.Training, r.widths = learned, refined, trained, widths
+	r.Learned, r.Refined, r.Training, r.made = learned, made.refined, trained, made
 	c.describe(r, budget)
 	return r, r.verify(ctx, c.sample.people.X, &c.net.run) // in ONNX Runtime
+}
+
+// better refines candidates and returns the one with the least margin error on ways to the cheapest recourse that takes
+// no more bytes than the first one, which is plain and stays where nobody has recourse.
+func (c *calibration) better(ctx context.Context, candidates []candidate) (best candidate, err error) {
+	var judging refine.Points
+	if len(candidates) > 1 {
+		ways, err := c.cheapest(ctx)
+		if err == nil && len(ways.Rays) > 0 {
+			judging, err = c.drawPoints(ctx, ways, heldPoints, 0)
+		}
+		if err != nil {
+			return best, err
+		}
+	}
+	least, allowed := math.Inf(1), 0
+	for k, w := range candidates {
+		w.layers, w.refined, err = c.refine(ctx, w.from.assemble(w.from.layers, w.widths), c.fitSet)
+		e, bytes := 0.0, 0
+		if err == nil && len(judging.Margins) > 0 {
+			e, err = c.errorAt(ctx, w.layers, &judging)
+		}
+		if err == nil {
+			bytes, err = c.fileSize(c.planOf(w.layers))
+		}
+		if err != nil {
+			return best, err
+		}
+		if k == 0 {
+			allowed = bytes
+		}
+		if k == 0 || bytes <= allowed && e < least {
+			best, least = w, e
+		}
+	}
+	return best, nil
 }
 
 func (c *calibration) Close() error { return c.net.full.Close() }

@@ -151,15 +151,23 @@ func (r *Recipe) checkAllocation() error {
 	case a.Cost == costBOPs && r.Write.Compute != computeInteger:
 		return fmt.Errorf("allocate.cost %s counts operations on integers: it needs write.compute %s", costBOPs,
 			computeInteger)
+	case a.Cost == costBytes && !a.sumsErrors():
+		return fmt.Errorf("allocate.cost %s needs allocate.rule %s or %s; allocate.cost %s works with any", costBytes,
+			allocatorExact, allocatorLearned, costBits)
 	case a.Unit != bitWidthsPerRow:
 	case r.Round.Scales != scalesPerChannel:
 		return fmt.Errorf("allocate.unit %s needs round.scales %s; allocate.unit %s does not", bitWidthsPerRow,
 			scalesPerChannel, bitWidthsPerLayer)
-	case a.Rule != allocatorExact && a.Rule != allocatorLearned:
+	case !a.sumsErrors():
 		return fmt.Errorf("allocate.unit %s needs allocate.rule %s or %s; allocate.unit %s works with any",
 			bitWidthsPerRow, allocatorExact, allocatorLearned, bitWidthsPerLayer)
 	}
 	return nil
+}
+
+// sumsErrors reports whether the rule sums errors of rows as if they were independent.
+func (a *AllocateSpec) sumsErrors() bool {
+	return a.Rule == allocatorExact || a.Rule == allocatorLearned
 }
 
 func (r *Recipe) checkTeacher() error {
@@ -286,9 +294,11 @@ func (r *Recipe) follow(values map[string]string) {
 	if r.objective() == qat.Match && free("calibrate.teacher") {
 		r.Calibrate.Teacher = teacherPaper // no gradient knows how lengths that are searched for depend on the network
 	}
-	exact := r.Allocate.Rule == allocatorExact || r.Allocate.Rule == allocatorLearned
-	if free("allocate.unit") && (r.Round.Scales != scalesPerChannel || !exact) {
+	if free("allocate.unit") && (r.Round.Scales != scalesPerChannel || !r.Allocate.sumsErrors()) {
 		r.Allocate.Unit = bitWidthsPerLayer
+	}
+	if free("allocate.cost") && r.Allocate.Cost == costBytes && !r.Allocate.sumsErrors() {
+		r.Allocate.Cost = costBits
 	}
 }
 

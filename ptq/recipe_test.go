@@ -49,7 +49,7 @@ func TestKeysHavePlaces(t *testing.T) {
 	}
 	for _, setting := range []string{
 		"calibrate.rows=7", "calibrate.points=factual", "calibrate.teacher-noise=0.5", "allocate.budget=2.5",
-		"allocate.cost=bytes", "allocate.keep-float=/a,/b", "round.rule=nearest", "refine.rounds=0", "train.steps=64",
+		"allocate.cost=bits", "allocate.keep-float=/a,/b", "round.rule=nearest", "refine.rounds=0", "train.steps=64",
 		"train.eta=0", "train.seed=9", "train.eta-sweep=true", "target.margin=0.2",
 		"write.full-range=true",
 	} {
@@ -73,6 +73,7 @@ func TestKeysHavePlaces(t *testing.T) {
 func TestSettingsFollow(t *testing.T) {
 	t.Parallel()
 	must.Same(t, bitWidthsPerLayer, mustRecipe(CFPTQ, "allocate.rule=paper").Allocate.Unit)
+	must.Same(t, costBits, mustRecipe(CFPTQ, "allocate.rule=paper").Allocate.Cost)
 	must.Same(t, computeInteger, mustRecipe(CFPTQ, "allocate.cost=bops").Write.Compute)
 	r := mustRecipe("cfq-qat", "train.objective=match")
 	must.Same(t, teacherPaper, r.Calibrate.Teacher)
@@ -95,6 +96,7 @@ func TestSettingMistakes(t *testing.T) {
 		{CFPTQ, "allocate.budget=1.5", `invalid value "1.5" for allocate.budget: want 2 to 8`},
 		{CFPTQ, "allocate.budget=nan", `invalid value "nan"`},
 		{CFPTQ, "allocate.cost=joules", "want bits, bytes or bops"},
+		{"ptq", "allocate.cost=bytes", "allocate.cost bytes needs allocate.rule exact or learned"},
 		{CFPTQ, "allocate.keep-float=", "invalid value"},
 		{CFPTQ, "write.act-bits=9 write.compute=integer", "want 2 to 8"},
 		{CFPTQ, "write.act-bits=4", "there may be no quantized activations"},

@@ -208,7 +208,11 @@ func (c *calibration) canStep() bool {
 		sensitivity.Multiplications(c.net.layers) <= maxStepWork
 }
 
+// cheapest are the ways of people to their cheapest recourse, which is looked for once.
 func (c *calibration) cheapest(ctx context.Context) (cohort.Population, error) {
+	if c.sample.cheapest != nil {
+		return *c.sample.cheapest, nil
+	}
 	from := c.net.population(c.sample.people.X, c.sample.set)
 	people, actions := task.AllRows(c.sample.people.N), c.sample.promises
 	if actions == nil {
@@ -227,6 +231,7 @@ func (c *calibration) cheapest(ctx context.Context) (cohort.Population, error) {
 	}
 	from.Rays = cohort.RaysTo(people, cohort.Points(actions))
 	from.Rays = subset(from.Rays, qat.Spread(len(from.Rays), stepPeople))
+	c.sample.cheapest = &from
 	return from, nil
 }
 

@@ -105,7 +105,7 @@ func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 	vary := calib.Variation{Seed: draws.Seed, Rounding: drawRounding, Jitter: drawJitter}
 	for k := range draws.Models {
 		run.tell("sampled deployments", k, draws.Models)
-		r, err := c.draw(ctx, f.Result.widths, vary, drawRows, k)
+		r, err := f.Result.made.from.draw(ctx, f.Result.made.widths, vary, drawRows, k)
 		if err != nil {
 			return nil, fmt.Errorf("deployment %d: %w", k, err)
 		}

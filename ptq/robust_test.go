@@ -31,9 +31,10 @@ func calibratedLoans(t *testing.T, n int, r Recipe, workers int) (*calibration, 
 
 func drawnOf(t *testing.T, c *calibration, v calib.Variation, rows, k int) ([]byte, *quant.Plan) {
 	t.Helper()
-	widths, _, err := c.allocate(t.Context(), 4)
+	candidates, _, err := c.allocate(t.Context(), 4)
 	must.Do(t, err)
-	r := must.Get(c.draw(t.Context(), widths, v, rows, k))(t)
+	made := must.Get(c.better(t.Context(), candidates))(t)
+	r := must.Get(made.from.draw(t.Context(), made.widths, v, rows, k))(t)
 	return r.Model, r.Plan
 }
 
@@ -141,8 +142,9 @@ func TestRobustness(t *testing.T) {
 	ctx := context.Background()
 	m, tk, train := loans(t, "train.csv")
 	_, _, test := loans(t, "test.csv")
+	recipe := mustRecipe(CFPTQ, "allocate.budget=2.5", "allocate.cost=bits", "refine.rounds=0")
 	f := must.Get(OpenFleet(ctx, loaded(t, m), tk, few(train, 80),
-		Draws{Recipe: mustRecipe(CFPTQ, "allocate.budget=2.5", "refine.rounds=0"), Models: 5}, Run{Workers: 2}))(t)
+		Draws{Recipe: recipe, Models: 5}, Run{Workers: 2}))(t)
 	defer f.Close()
 	set := must.Get(constraint.Compile(tk))(t)
 	o := recourse.SolveOptions{Seed: 3, Margin: 0.1}

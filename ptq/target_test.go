@@ -351,14 +351,14 @@ func TestSweepOfDamagedPoints(t *testing.T) {
 func TestSweepUnfit(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
-	o.Methods, o.Settings, o.Sample = []string{"ptq"}, []string{"allocate.cost=bytes"}, 2
+	o.Methods, o.Settings, o.Sample = []string{"ptq"}, []string{"allocate.cost=bops", "write.input=float"}, 2
 	o.Budgets = []float64{8}
 	fits := sweepOf(t, o)
 	o.Budgets = []float64{2, 8}
 	var told []SweepPoint
 	o.Finished = func(p SweepPoint) error { told = append(told, p); return nil }
 	r := sweepOf(t, o)
-	of := mustRecipe("ptq", "allocate.cost=bytes", "allocate.budget=2")
+	of := mustRecipe("ptq", "allocate.cost=bops", "write.input=float", "allocate.budget=2")
 	_, want := Quantize(t.Context(), loaded(t, m), tk, train, of, Run{})
 	if !errors.Is(want, allocate.ErrBudget) || len(told) != 2 {
 		t.Fatalf("%d points, and quantizing: %v", len(told), want)

@@ -164,13 +164,6 @@ func (c *calibration) learn(ctx context.Context, budget float64) (_ widthErrors,
 			widths.Costs = append(widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
 		}
 	}
-	if c.net.recipe.Allocate.Cost == costBytes { // what the file stores besides codes is not the widths' to spend
-		stored, err := c.stored(first)
-		if err != nil {
-			return nil, nil, err
-		}
-		budget = max(minBudget, budget-float64(stored)/granted+c.meanBits(first))
-	}
 	progress := func(e qat.Event) { c.tell("learn bit widths", e) }
 	policy, err := qat.Search(ctx, net, budget, c.source.Source(), c.net.recipe.Train.Spec, qat.Run{Progress: progress})
 	if err != nil {

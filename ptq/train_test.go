@@ -119,7 +119,7 @@ func TestTrained(t *testing.T) {
 			kept++
 		}
 	}
-	o := mustRecipe("cfq-qat", "allocate.budget=3", "calibrate.rows=30", "refine.rounds=0")
+	o := mustRecipe("cfq-qat", "allocate.budget=3", "allocate.cost=bits", "calibrate.rows=30", "refine.rounds=0")
 	o.Train.Optimizer = qat.Optimizer{Steps: 96, Batch: 32, LearningRate: 4e-3, Seed: 1}
 	r := f.quantize(t, o, Run{Promises: promises})
 	if long() && !bytes.Equal(r.Model, f.quantize(t, o, Run{Workers: 2, Promises: promises}).Model) {
@@ -200,31 +200,31 @@ func TestTrainedMethods(t *testing.T) {
 	}
 }
 
-// Of a budget of bytes, what the file stores besides codes is not the widths' to spend.
-func TestLearnedWithinBytes(t *testing.T) {
+// Rows of 2 bits with negative scales go into training and come out of it as they are.
+func TestTrainedMirrored(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 20, 1)
-	o := short(mustRecipe("cfq-qat", "allocate.rule=learned", "allocate.cost=bytes", "allocate.unit=per-layer"))
-	c := must.Get(calibrate(t.Context(), f.m, f.tk, f.people, o, Run{}))(t)
-	defer c.Close()
-	const budget, narrowest = 6, 2
-	least, weights := make(assignment, len(c.net.layers)), 0
-	for i, l := range c.net.layers {
-		least[i] = []int{0}
-		weights += l.Params()
+	f := fortunate(t, 60, 4)
+	settings := []string{"allocate.budget=2", "refine.rounds=0"}
+	want := f.quantize(t, mustRecipe(CFPTQ, settings...), Run{})
+	o := mustRecipe("cfq-qat", settings...)
+	o.Train.Optimizer = qat.Optimizer{Steps: 32, Batch: 32, LearningRate: 1e-12, Seed: 1}
+	r := f.quantize(t, o, Run{})
+	negative := 0
+	for i, l := range r.Plan.Layers {
+		must.Same(t, want.Plan.Layers[i].Codes, l.Codes)
+		for k, s := range l.Scales {
+			if s < 0 {
+				negative++
+			}
+			if planned := want.Plan.Layers[i].Scales[k]; math.Abs(float64(s/planned)-1) > 1e-3 {
+				t.Errorf("layer %s: the scale %v has become %v", l.Node, planned, s)
+			}
+		}
 	}
-	stored := must.Get(c.stored(least))(t)
-	rounds := func(budget float64) string {
-		_, learned, err := c.learn(t.Context(), budget)
-		must.Do(t, err)
-		return fmt.Sprint(learned.Rounds)
+	if negative == 0 {
+		t.Error("no row is mirrored")
 	}
-	got := rounds(budget)
-	c.net.recipe.Allocate.Cost = costBits
-	must.Same(t, rounds(budget-float64(stored)/float64(weights)+narrowest), got)
-	if got == rounds(budget) {
-		t.Error("the rest of the file costs nothing")
-	}
+	must.Same(t, r.Training.DisagreementBefore, r.Training.Disagreement)
 }
 
 func codesOf(r *Result) string {

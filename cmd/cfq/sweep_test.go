@@ -98,7 +98,7 @@ func TestSweepTable(t *testing.T) {
 	r := &ptq.SweepResult{FloatBytes: 123_456_789, Points: []ptq.SweepPoint{
 		{
 			Method: "cf-ptq-paper", Budget: 2,
-			Unfit: "a budget of 2 bits per weight (cost: bytes): budget too small: the least is 2.65",
+			Unfit: "a budget of 2 bits per weight (cost: bops): budget too small: the least is 2.65",
 		},
 		{Method: "cf-ptq-calib", Budget: 2.25, Bits: 2.25, Bytes: 98_765_432, Measured: measured, Problems: []string{"x"}},
 		{Method: "cf-ptq-calib", Budget: 3, Same: 2.25, Measured: measured},

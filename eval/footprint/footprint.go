@@ -16,7 +16,7 @@ import (
 
 // Measure counts bits and bit operations of one row in both models; the bytes of their files are the caller's
 // to say. The weights are those of Gemm, MatMul, Einsum and Conv. A quantized one takes what the file stores for it,
-// see qdq.Stored. A bit operation is a multiplication times the bits of its weight (of a layer's rows in
+// see qdq.LayerNote. A bit operation is a multiplication times the bits of its weight (of a layer's rows in
 // several widths, their mean) times the bits of its activation; a layer that computes in float has 32 x 32, in float16
 // 16 x 16, and one of quantized weights and float activations has 32 for the latter. What is looked up has none.
 //

@@ -28,8 +28,10 @@ type LayerNote struct {
 	// Container is the element type of the stored tensor, or the function that
 	// unpacks it; all of them, when the rows stand in several.
 	Container string `json:"container"`
-	// Stored is what the weights take in the file; see the function of that name.
-	// What several layers share counts for the first of them.
+	// Stored is the bytes of data that the file holds for the weights of a quantized layer: codes, scales, zero points,
+	// the order of rows and columns, and what unpacks all that. Names, nodes and their dimensions are not counted, nor are
+	// biases and what belongs to activations. It is found in the graph, from the weights backwards, so it does not depend
+	// on who wrote the model; what several layers share counts for the first of them.
 	Stored int    `json:"stored_bytes,omitempty"`
 	Note   string `json:"note,omitempty"`
 	Kernel string `json:"kernel"` // operator that ONNX Runtime runs, for the caller to fill in
@@ -261,21 +263,8 @@ func (s *stored) describe(l *LayerNote, last bool) {
 	l.Container, l.Note = strings.Join(containers, ", "), strings.Join(notes, "; ")
 }
 
-// Stored returns the bytes of data that the file holds for the weights of quantized layers: codes, scales, zero points,
-// the order of rows and columns, and what unpacks all that, in initializers and in constants of nodes and functions.
-// Names, nodes and their dimensions are not counted, nor are biases and what belongs to activations. It is found in the
-// graph, from each layer's weights backwards, so it does not depend on who wrote the model; what layers share counts
-// once.
-func Stored(m *graph.Model) (sum int, err error) {
-	notes, err := Describe(m)
-	for i := range notes {
-		sum += notes[i].Stored
-	}
-	return sum, err
-}
-
 // StoredBits is what a file stores for the weights of layers, in bits per weight: those of floats, and for quantized
-// layers all that Stored counts; 0 without layers.
+// layers all that LayerNote.Stored counts; 0 without layers.
 func StoredBits(layers []LayerNote) float64 {
 	bits, weights := 0.0, 0
 	for i := range layers {
