@@ -176,14 +176,25 @@ func forms() []form {
 			h = b.Op("MatMul", []string{h, b.random("w", 1, 5, 2)})
 			return b.gemm(b.Op("Flatten", []string{h}), 6, 2)
 		}},
-		{"a matrix for each token", 2, "", func(b *builder) string {
-			h := b.Op("Einsum", []string{b.tokens("x", -1, 3, 2), b.random("w", 3, 2, 4)},
-				graph.StringAttr("equation", "btd,tde->bte"))
-			return b.gemm(b.Op("Flatten", []string{h}), 12, 2)
+		{"a matrix for each token", 2, "MatMul", func(b *builder) string {
+			h := b.Op("Unsqueeze", []string{b.tokens("x", -1, 3, 2), b.Const(graph.FromInts("a", []int64{2}, 1))})
+			return b.gemm(b.Op("Flatten", []string{b.Op("MatMul", []string{h, b.random("w", 3, 2, 4)})}), 12, 2)
 		}},
-		{"weights on the left", 2, "", func(b *builder) string {
+		{"a matrix for each token, tokens first", 2, "MatMul", func(b *builder) string {
+			h := b.Op("Transpose", []string{b.tokens("x", -1, 3, 2)}, graph.IntsAttr("perm", 1, 0, 2))
+			h = b.Op("Relu", []string{b.Op("MatMul", []string{h, b.random("w", 3, 2, 4)})})
+			return b.gemm(b.Op("Flatten", []string{b.Op("Transpose", []string{h}, graph.IntsAttr("perm", 1, 0, 2))}), 12, 2)
+		}},
+		{"experts", 4, "MatMul", func(b *builder) string {
+			h := b.Op("Relu", []string{b.Op("MatMul", []string{"x", b.random("w", 3, 6, 4)})})
+			h = b.Op("MatMul", []string{h, b.random("w", 3, 4, 5)})
+			h = b.Op("MatMul", []string{h, b.random("w", 1, 5, 2)})
+			return b.gemm(b.tokens(b.Op("Transpose", []string{h}, graph.IntsAttr("perm", 1, 0, 2)), -1, 6), 6, 2)
+		}},
+		{"weights on the left", 3, "MatMul", func(b *builder) string {
 			h := b.Op("MatMul", []string{b.random("w", 4, 3), b.tokens("x", -1, 3, 2)})
-			return b.gemm(b.Op("Flatten", []string{h}), 8, 2)
+			h = b.Op("MatMul", []string{b.random("w", 2, 3, 2), b.tokens(h, -1, 2, 2, 2)})
+			return b.gemm(b.Op("Flatten", []string{h}), 12, 2)
 		}},
 		{"an einsum that is no product", 2, "", func(b *builder) string {
 			h := b.Op("Einsum", []string{b.tokens("x", -1, 3, 2), b.random("w", 3, 2)},

@@ -25,8 +25,13 @@ func TestContractions(test *testing.T) {
 		shuffled := func(name, s string) string {
 			return strings.Join(rapid.Permutation(strings.Split(s, "")).Draw(t, name), "")
 		}
-		rows, summed, out := "n"+letters("rows", "ab"), "e"+letters("summed", "fg"), letters("out", "hi")
-		x, w, y := rows+shuffled("x", summed), shuffled("w", summed+out), rows+out
+		each, per := "n"+letters("each", "ab"), letters("per", "cd")
+		summed, out := "e"+letters("summed", "fg"), letters("out", "hi")
+		x, w, y := shuffled("x", each+per+summed), shuffled("w", per+summed+out), shuffled("y", each+per+out)
+		last := rapid.Bool().Draw(t, "over the last axes")
+		if last {
+			x, w, y = each+shuffled("x", summed), shuffled("w", summed+out), each+out
+		}
 		sizes := map[rune]int64{'n': -1}
 		dims := func(s string) (d []int64) {
 			for _, l := range s {
@@ -37,8 +42,9 @@ func TestContractions(test *testing.T) {
 			}
 			return d
 		}
+		rows := dims("n" + strings.Replace(x, "n", "", 1)) // the batch first
 		dim := int64(1)
-		for _, d := range dims(x)[1:] {
+		for _, d := range rows[1:] {
 			dim *= d
 		}
 		m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "g"}}
@@ -46,14 +52,19 @@ func TestContractions(test *testing.T) {
 			{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: dim}}},
 		}
 		b := &builder{graph.NewBuilder(m.Graph, ""), rand.New(rand.NewPCG(9, 9))}
-		h := b.tokens("x", dims(x)...)
+		h := b.tokens("x", rows...)
+		perm := make([]int64, 0, len(x))
+		for _, l := range x {
+			perm = append(perm, int64(strings.IndexRune("n"+strings.Replace(x, "n", "", 1), l)))
+		}
+		h = b.Op("Transpose", []string{h}, graph.IntsAttr("perm", perm...))
 		in, terms := []string{h, b.random("w", dims(w)...)}, []string{x, w}
 		if rapid.Bool().Draw(t, "left") {
 			slices.Reverse(in)
 			slices.Reverse(terms)
 		}
 		h = b.Op("Einsum", in, graph.StringAttr("equation", strings.Join(terms, ",")+"->"+y))
-		if out != "" && rapid.Bool().Draw(t, "bias") {
+		if last && out != "" && rapid.Bool().Draw(t, "bias") {
 			h = b.Op("Add", []string{b.random("c", dims(out)...), h})
 		}
 		m.Graph.Outputs = []graph.Value{{Name: b.Op("Tanh", []string{h}), DType: graph.Float}}

@@ -133,7 +133,7 @@ func Quantized(op string) string {
 	return map[string]string{
 		"Gemm": rows, "MatMul": rows,
 		"Conv":   "stored weights of convolutions of one or two dimensions",
-		"Einsum": "stored weights, where rows are multiplied with one matrix",
+		"Einsum": "stored weights, where it is a product of rows with matrices",
 		"Gather": "tables of embeddings, from which categories take rows",
 	}[op]
 }
@@ -180,7 +180,7 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	case coded:
 		l.Fixed = Coded
 	case n.Is("Einsum"):
-		l.Fixed = "it is not a product of rows with one matrix, or sizes of its input are not known"
+		l.Fixed = "it is not a product of rows with matrices, or sizes of its input are not known"
 	case side == 0:
 		l.Fixed = "its weights are the left factor of the product"
 	case conv && len(w.Dims) > 4:

@@ -63,7 +63,7 @@ func TestFixedLayers(t *testing.T) {
 		{"rowbias", "shape [3 1]", 6, 5},
 		{"computed", "is computed", 6, 5},
 		{"half", "float16", 6, 3},
-		{"left", "left factor", 4, 7},
+		{"left", "", 4, 7},
 		{"Gemm", "", 6, 1},
 	}
 	must.Same(t, len(want), len(layers))

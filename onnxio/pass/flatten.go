@@ -14,9 +14,8 @@ import (
 //
 //	Reshape to [-1, D] -> Gemm -> Reshape back
 //
-// and everything that knows dense layers knows it. A product with matrices for each place, and one with the weights on
-// the left, stays as it is. ONNX Runtime computes the product of a value of any rank with a
-// matrix in one call, too, and a Reshape copies nothing.
+// and everything that knows dense layers knows it. Where other axes are summed, as with weights on the left, a Transpose
+// puts them last. ONNX Runtime computes the product with a matrix in one call, too, and a Reshape copies nothing.
 //
 // What is computed element by element behind the layer goes in front of the second Reshape: there biases fold into the
 // layer, activations fuse with it, and where another layer follows, the two Reshapes between go away.
@@ -54,7 +53,8 @@ func (r *canonicalizer) flatten() {
 	})
 }
 
-// contract makes a dense layer of n where it is a product of stored weights with a value, over the value's last axes.
+// contract makes a layer of n where it is a product of stored weights with a value: a dense one or, where places of the
+// value have matrices of their own, a convolution with a group for each place and a kernel of one number.
 func (f *flattener) contract(n *graph.Node) {
 	side := 1 // of the weights
 	if f.Float(n.Input(1)) == nil {
@@ -65,66 +65,122 @@ func (f *flattener) contract(n *graph.Node) {
 	if len(n.Inputs) != 2 || w == nil || w.Len() == 0 || len(shape) == 0 || f.Inits[value] != nil {
 		return
 	}
-	rows, dims, perm := productAxes(n, side, shape, w.Dims)
-	sizes := graph.Fixed(lists.Map(perm, func(i int64) int64 { return dims[i] })...)
-	summed := len(shape) - rows
-	if len(sizes) < summed || !slices.Equal(shape[rows:], sizes[:summed]) {
-		return
+	a := axesOf(n, side, shape, w.Dims)
+	rows, places := a.each, "" // a convolution has the batch as rows, and the other axes as places
+	if a.per != "" && rows != "" {
+		k := max(0, strings.IndexFunc(rows, func(l rune) bool { return a.sizes[l].Size < 0 }))
+		rows, places = rows[k:k+1], rows[:k]+rows[k+1:]
 	}
-	to, ok := sizesOf(slices.Concat(shape[:rows], sizes[summed:]))
+	given, made := rows+a.per+a.summed+places, rows+a.per+a.out+places
+	to, ok := sizesOf(a.shape(made))
 	v, err := w.Doubles()
-	if !ok || err != nil {
+	batch := a.shape(rows).Elements()
+	if _, times := batch.Multiple(); rows == "" || !ok || err != nil || a.per != "" && times > 1 {
 		return
 	}
-	batch, in, out := shape[:rows].Elements(), sizes[:summed].Elements(), sizes[summed:].Elements()
-	f.Retire(w.Name)
-	n.Op, n.Attrs = "MatMul", nil
-	n.Inputs = []string{value, f.numbers("w", permuted(v, dims, perm), in.Size, out.Size)}
-	if rows != 1 || summed != 1 {
-		flat := f.Name("r")
-		f.Types[flat] = graph.Type{DType: graph.Float, Shape: graph.Shape{batch, in}}
-		shape := f.shape([]int64{-1, in.Size})
-		f.Insert(n, &graph.Node{Op: "Reshape", Inputs: []string{value, shape}, Outputs: []string{flat}})
-		n.Inputs[0] = flat
+	in, out, groups := a.shape(a.summed).Elements(), a.shape(a.out).Elements(), a.shape(a.per).Elements().Size
+	dims, takes, gives := []int64{groups * out.Size, in.Size}, graph.Shape{batch, {Size: groups * in.Size}},
+		graph.Shape{batch, {Size: groups * out.Size}}
+	n.Op, n.Attrs = "Gemm", []graph.Attr{graph.IntAttr("transB", 1)}
+	if a.per != "" {
+		size := a.shape(places).Elements()
+		dims, takes, gives = append(dims, 1), append(takes, size), append(gives, size)
+		n.Op, n.Attrs = "Conv", []graph.Attr{graph.IntAttr("group", groups)}
 	}
-	if len(to) != 2 || rows != 1 {
-		f.behind(n, to, graph.Shape{batch, out})
+	f.Retire(w.Name)
+	n.Inputs = []string{value, f.numbers("w", permuted(v, a.dims, order(a.w, a.per+a.out+a.summed)), dims...)}
+	if perm := order(a.x, given); !slices.IsSorted(perm) {
+		f.before(n, &graph.Node{Op: "Transpose", Attrs: []graph.Attr{graph.IntsAttr("perm", perm...)}}, a.shape(given))
+	}
+	if perm := order(made, a.y); !slices.IsSorted(perm) {
+		f.after(n, &graph.Node{Op: "Transpose", Attrs: []graph.Attr{graph.IntsAttr("perm", perm...)}}, a.shape(made))
+	}
+	if len(takes) > 2 || len(a.x) != 2 || len(rows) != 1 {
+		split, _ := sizesOf(takes)
+		f.before(n, &graph.Node{Op: "Reshape", Inputs: []string{f.shape(append([]int64{-1}, split[1:]...))}}, takes)
+	}
+	if len(gives) > 2 || len(to) != 2 || len(rows) != 1 {
+		f.behind(n, to, gives)
 	}
 }
 
-// productAxes describes the product n, of which input side is weights of these dims, where the value's axes that the
-// result has come before those that are summed, and those that the weights add come last. It returns the number of the
-// former, the weights' dims without those that are repeated, and the order that puts the summed ones first.
-func productAxes(n *graph.Node, side int, value graph.Shape, dims []int64) (rows int, weights, perm []int64) {
+// before puts a node in front of n, and after one behind it; the value between the two has this shape.
+func (f *flattener) before(n, add *graph.Node, shape graph.Shape) {
+	name := f.Name("r")
+	f.Types[name] = graph.Type{DType: graph.Float, Shape: shape}
+	add.Inputs, add.Outputs = append([]string{n.Inputs[0]}, add.Inputs...), []string{name}
+	f.Insert(n, add)
+	n.Inputs[0] = name
+}
+
+func (f *flattener) after(n, add *graph.Node, shape graph.Shape) {
+	name := f.Name("y")
+	f.Types[name] = graph.Type{DType: graph.Float, Shape: shape}
+	add.Inputs, add.Outputs, n.Outputs = append([]string{name}, add.Inputs...), n.Outputs, []string{name}
+	f.InsertAfter(n, add)
+}
+
+// productAxes are the axes of a product by letters: of the value x, the weights w without those repeated along the
+// value's, and the result y; and by their use: per place there is a matrix of its own, and the weights add out.
+type productAxes struct {
+	x, w, y, each, per, summed, out string
+	sizes                           map[rune]graph.Dim
+	dims                            []int64 // of w
+}
+
+func (a *productAxes) shape(letters string) graph.Shape {
+	return lists.Map([]rune(letters), func(l rune) graph.Dim { return a.sizes[l] })
+}
+
+func order(from, to string) []int64 {
+	return lists.Map([]rune(to), func(l rune) int64 { return int64(strings.IndexRune(from, l)) })
+}
+
+// axesOf describes the product n, of which input side is weights of these dims; there is no axis of other products.
+func axesOf(n *graph.Node, side int, value graph.Shape, dims []int64) (none productAxes) {
 	ranks := []int{len(value), len(value)}
 	ranks[side] = len(dims)
 	equation := &graph.Node{Inputs: n.Inputs, Attrs: []graph.Attr{graph.StringAttr("equation", "...ij,...jk->...ik")}}
 	switch {
 	case n.Is("Einsum"):
 		equation = n
-	case !n.Is("MatMul") || slices.Min(ranks) < 2 || slices.Max(ranks) == 2: // or a dense layer as it is
-		return 0, nil, nil
+	case !n.Is("MatMul") || slices.Min(ranks) < 2 || side == 1 && slices.Max(ranks) == 2: // or a dense layer as it is
+		return none
 	}
 	in, y, err := autodiff.Equation(equation, ranks...)
 	if err != nil {
-		return 0, nil, nil
+		return none
 	}
-	x, letters := in[1-side], ""
+	a := productAxes{x: in[1-side], y: y, sizes: map[rune]graph.Dim{}}
+	for i, l := range a.x {
+		a.sizes[l] = value[i]
+	}
 	for i, l := range in[side] {
-		if repeated := dims[i] == 1 && strings.ContainsRune(x, l) && strings.ContainsRune(y, l); !repeated {
-			letters, weights = letters+string(l), append(weights, dims[i])
+		switch have, both := a.sizes[l]; {
+		case both && dims[i] == 1 && strings.ContainsRune(y, l):
+			continue
+		case both && have.Size != dims[i]:
+			return none
 		}
+		a.w, a.dims, a.sizes[l] = a.w+string(l), append(a.dims, dims[i]), graph.Dim{Size: dims[i]}
 	}
-	kept := strings.TrimRight(x, letters)
-	added, follows := strings.CutPrefix(y, kept)
-	for _, l := range x[len(kept):] + added {
-		perm = append(perm, int64(strings.IndexRune(letters, l)))
+	kept := among(a.x, y, true)
+	a.each, a.per, a.summed, a.out = among(kept, a.w, false), among(kept, a.w, true),
+		among(among(a.x, y, false), a.w, true), among(y, a.x, false)
+	whole := len(kept+a.summed) == len(a.x) && len(a.per+a.summed+a.out) == len(a.w)
+	if !whole || a.summed+a.out == "" {
+		return none
 	}
-	other := !follows || strings.ContainsAny(added, x) || slices.Contains(perm, -1)
-	if other || kept == "" || len(perm) != len(weights) {
-		return 0, nil, nil
-	}
-	return len(kept), weights, perm
+	return a
+}
+
+func among(letters, others string, in bool) string {
+	return strings.Map(func(l rune) rune {
+		if strings.ContainsRune(others, l) == in {
+			return l
+		}
+		return -1
+	}, letters)
 }
 
 func (f *flattener) shape(v []int64) string {
@@ -141,12 +197,9 @@ func (f *flattener) shape(v []int64) string {
 }
 
 func (f *flattener) behind(n *graph.Node, to []int64, flat graph.Shape) {
-	y := n.Outputs[0]
-	n.Outputs = []string{f.Name("y")}
-	f.Types[n.Outputs[0]] = graph.Type{DType: graph.Float, Shape: flat}
-	back := &graph.Node{Op: "Reshape", Inputs: []string{n.Outputs[0], f.shape(to)}, Outputs: []string{y}}
-	f.backs[back] = true
-	f.InsertAfter(n, back)
+	back := &graph.Node{Op: "Reshape", Inputs: []string{f.shape(to)}}
+	f.backs[back] = len(flat) == 2 // what follows a convolution stays behind it
+	f.after(n, back, flat)
 }
 
 func sizesOf(s graph.Shape) ([]int64, bool) {
