@@ -30,7 +30,7 @@ func DecodeRecord(text []byte, schema string, into any) error {
 	case head.Schema != schema && head.Schema != "":
 		return fmt.Errorf("it has the schema %.40q, not %q: it was written by another version of cfq, or by something else",
 			head.Schema, schema)
-	case err == nil && head.Schema == "":
+	case head.Schema == "" && json.Valid(text):
 		return fmt.Errorf("it has no schema %q: this is another file", schema)
 	case err == nil:
 		err = json.Unmarshal(text, into)

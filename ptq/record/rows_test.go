@@ -144,6 +144,7 @@ func TestWrittenAndRead(t *testing.T) {
 		{`"rows": 4`, `"rows": 2`, "2 rows"},
 		{`AAA`, `AA`, "not whole"},
 		{text, "{}", "another file"},
+		{text, "[]", "another file"},
 		{text, "", "not whole"},
 	} {
 		_, err := parse([]byte(strings.Replace(text, c.old, c.new, 1)))
