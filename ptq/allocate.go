@@ -214,8 +214,8 @@ func (c *calibration) allocate(ctx context.Context, budget float64) (w []candida
 		err = inputError(fmt.Errorf("a budget of %v bits per weight (cost: %s): %w", budget, c.net.recipe.Allocate.Cost, err))
 	}
 	w = []candidate{{from: c, widths: plain}}
-	if err != nil || c.net.recipe.Allocate.Cost != costBytes {
-		return w, learned, err
+	if err != nil || c.net.recipe.Allocate.Cost != costBytes || c.affordable(refineRows) < refineLeast {
+		return w, learned, err // in networks that are too large to be refined containers weigh nothing
 	}
 	allowed, err := c.fileSize(c.planOf(c.assemble(c.layers, plain)))
 	if err != nil {

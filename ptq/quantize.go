@@ -187,12 +187,15 @@ func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, er
 	return r, r.verify(ctx, c.sample.people.X, &c.net.run) // in ONNX Runtime
 }
 
-// better refines candidates and returns the one with the least margin error on ways to the cheapest recourse that takes
+// better refines candidates and returns the one with the least margin error on ways to recourse that takes
 // no more bytes than the first one, which is plain and stays where nobody has recourse.
 func (c *calibration) better(ctx context.Context, candidates []candidate) (best candidate, err error) {
 	var judging refine.Points
 	if len(candidates) > 1 {
-		ways, err := c.cheapest(ctx)
+		ways := c.net.ways(c.fitSet, c.sample.set)
+		if sensitivity.Multiplications(c.net.layers) <= maxStepWork { // else the search takes longer than all the rest
+			ways, err = c.cheapest(ctx)
+		}
 		if err == nil && len(ways.Rays) > 0 {
 			judging, err = c.drawPoints(ctx, ways, heldPoints, 0)
 		}
@@ -207,7 +210,7 @@ func (c *calibration) better(ctx context.Context, candidates []candidate) (best 
 		if err == nil && len(judging.Margins) > 0 {
 			e, err = c.errorAt(ctx, w.layers, &judging)
 		}
-		if err == nil {
+		if err == nil && len(candidates) > 1 {
 			bytes, err = c.fileSize(c.planOf(w.layers))
 		}
 		if err != nil {
