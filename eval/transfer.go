@@ -41,8 +41,8 @@ const (
 // transfers proves what changes keep between two models.
 type transfers struct {
 	models [2]recourse.Model
-	alone  [2]*proof.Pair // of each model
 	apart  [2]*proof.Pair // of what each accepts and the other one refuses
+	alone  [2]*proof.Pair // of each model
 }
 
 // newTransfers prepares proofs; why says what makes them impossible.
@@ -55,12 +55,10 @@ func newTransfers(ctx context.Context, f, g recourse.Model) (t *transfers, why s
 		}
 	}
 	for i := range networks {
-		if t.alone[i], err = proof.NewPair(networks[i], nil); err == nil {
-			t.apart[i], err = proof.NewPair(networks[i], networks[1-i])
-		}
-		if err != nil {
+		if t.apart[i], err = proof.NewPair(networks[i], networks[1-i]); err != nil {
 			return nil, err.Error(), nil
 		}
+		t.alone[i] = t.apart[i].Alone()
 	}
 	return t, "", nil
 }

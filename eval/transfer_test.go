@@ -203,13 +203,13 @@ func TestTransferFindsBackDoor(t *testing.T) {
 	}
 }
 
-// A model that is no network of Relu units has no proof; that is no error.
+// A model that is not a network of Relu units has no proof; that is no error.
 func TestTransferWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	g := original
 	g.bend = func([]float32) float64 { return 0 }
 	r := compare(t, original, g, crowd(20, 1), Options{Margins: []float64{0.1}, Factor: 2})
-	must.Has(t, r.Settings.NoProof, "the quantized model is no network of Relu units: ")
+	must.Has(t, r.Settings.NoProof, "the quantized model is not a network of Relu units: ")
 	must.Has(t, r.Settings.NoProof, "node bend is neither affine nor Relu")
 	must.Same(t, 0, r.Margins[0].Rate("transfer").Den)
 	_, err := Compare(t.Context(), original, g, &Batch{People: crowd(5, 1), Set: threeInputs(t)}, Options{Factor: 0.5})

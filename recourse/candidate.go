@@ -18,7 +18,7 @@ type applicant struct {
 	best       []float32 // the incumbent: the cheapest valid action, or that of the largest margin
 	bestMargin float32   // of best, while it is not valid
 	lowest     float64   // the cost of best; +Inf while it is not valid
-	searched   float64   // lowest when localSearch was last here; +Inf: never
+	searched   float64   // lowest when localSearch was last here; +Inf: never; -Inf: nothing cheaper exists
 	rng        *rand.Rand
 	moves      [][]constraint.Move // by feature, see switchesOf
 	stage      int                 // of the perturbation of best

@@ -68,7 +68,7 @@ type networkModel interface {
 func NetworkOf(ctx context.Context, m Model) (n *proof.Network, why string, err error) {
 	f, ok := m.(networkModel)
 	if !ok {
-		return nil, "is no single network", nil
+		return nil, "is not a single network", nil
 	}
 	n = &proof.Network{}
 	n.Rows, n.Bias, n.Units, why, err = f.Network(ctx)
@@ -78,7 +78,7 @@ func NetworkOf(ctx context.Context, m Model) (n *proof.Network, why string, err 
 	case err != nil:
 		return nil, "gives no network: " + err.Error(), nil
 	case why != "":
-		return nil, "is no network of Relu units: " + why, nil
+		return nil, "is not a network of Relu units: " + why, nil
 	}
 	return n, "", nil
 }
@@ -188,7 +188,7 @@ type exactSearch struct {
 	m       Model
 	a       *constraint.Set
 	o       ExactOptions
-	pair    *proof.Pair // nil when the model is no network
+	pair    *proof.Pair // nil when the model is not a network
 	why     string      // says that it is not
 	x       []float32
 	first   int // row of the first person
@@ -220,27 +220,11 @@ func (e *exactSearch) run() error {
 
 // branch proves the answer of person i, or finds a cheaper one, by branch and bound.
 func (e *exactSearch) branch(i int, a *constraint.Set) error {
-	x, answer := row(e.x, i, e.a.Dim()), &e.actions[i]
-	reached := float32(0)
-	judge := func(point []float32) (bool, error) {
-		margins, err := judge(e.ctx, e.m, point)
-		if err != nil || !valid(margins[0], float32(e.o.Margin)) {
-			return false, err
-		}
-		reached = margins[0]
-		return true, nil
-	}
+	answer := &e.actions[i]
+	b := &treeSearch{e.pair, e.m, a, row(e.x, i, e.a.Dim()), e.o.Margin, e.o.Nodes}
 	improve := func(gap float64, real bool) (proof.Optimum, error) {
-		goal := proof.Goal{
-			Margin: e.o.Margin, Aim: Aim(e.o.Margin), Cost: math.Inf(1), Gap: gap, Nodes: e.o.Nodes, Real: real,
-		}
-		if answer.Status == Found {
-			goal.Cost = answer.Cost
-		}
-		best, err := e.pair.Cheapest(e.ctx, a, x, goal, judge)
-		if e.proofs[i].Nodes += best.Nodes; err == nil && best.Point != nil {
-			e.settle(i, best.Point, reached)
-		}
+		best, err := b.improve(e.ctx, answer, gap, real)
+		e.proofs[i].Nodes += best.Nodes
 		return best, err
 	}
 	free := slices.ContainsFunc(a.Free(), func(u *constraint.Feature) bool { return u.Numeric() && u.Step == 0 })
@@ -272,17 +256,48 @@ func (e *exactSearch) branch(i int, a *constraint.Set) error {
 	return nil
 }
 
-// settle makes the judged point the action of person i, and says whether it is feasible.
-func (e *exactSearch) settle(i int, point []float32, margin float32) bool {
-	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.Dim())
+// treeSearch is branch and bound about one person.
+type treeSearch struct {
+	pair   *proof.Pair
+	m      Model
+	set    *constraint.Set
+	x      []float32
+	margin float64
+	nodes  int
+}
+
+// improve looks for an action that costs less than the answer by more than the gap, and makes it the answer.
+func (b *treeSearch) improve(ctx context.Context, answer *Action, gap float64, real bool) (proof.Optimum, error) {
+	goal := proof.Goal{
+		Margin: b.margin, Aim: Aim(b.margin), Cost: math.Inf(1), Gap: gap, Nodes: b.nodes, Real: real,
+	}
+	if answer.Status == Found {
+		goal.Cost = answer.Cost
+	}
+	var reached float32
+	best, err := b.pair.Cheapest(ctx, b.set, b.x, goal, func(point []float32) (bool, error) {
+		margins, err := judge(ctx, b.m, point)
+		if err != nil || !valid(margins[0], float32(b.margin)) {
+			return false, err
+		}
+		reached = margins[0]
+		return true, nil
+	})
+	if err == nil && best.Point != nil {
+		settle(answer, b.set, b.x, best.Point, reached)
+	}
+	return best, err
+}
+
+// settle makes the judged point the answer to the person x, and says whether it is feasible.
+func settle(answer *Action, a *constraint.Set, x, point []float32, margin float32) bool {
 	delta := make([]float32, a.Dim())
 	constraint.Difference(delta, x, point)
 	if a.Check(x, delta) != nil {
 		return false
 	}
-	e.actions[i] = Action{
-		Status: Found, Point: slices.Clone(point), Delta: delta, Cost: a.Cost(x, delta),
-		Margin: float64(margin),
+	*answer = Action{
+		Status: Found, Point: slices.Clone(point), Delta: delta, Cost: a.Cost(x, delta), Margin: float64(margin),
 	}
 	return true
 }

@@ -29,7 +29,8 @@ func (e *exactSearch) enumerate(c *catalogue, limit int) error {
 			return err
 		}
 		for k, m := range margins {
-			if !valid(m, target) && (spare || !valid(m, required)) || !e.settle(c.i, row(points, k, dim), m) {
+			if !valid(m, target) && (spare || !valid(m, required)) ||
+				!settle(&e.actions[c.i], c.a, c.x, row(points, k, dim), m) {
 				continue
 			}
 			e.proofs[c.i].Method, spare = Exhaustive, true

@@ -181,7 +181,7 @@ func TestExactSaysWhyNot(t *testing.T) {
 	a := compile(t, tk)
 	m := drawAffine(rand.New(rand.NewPCG(1, 1)), 4, -1)
 	for why, m := range map[string]Model{
-		"no single network": plain{m}, "no network of Relu units: it has none": unreadable{m},
+		"not a single network": plain{m}, "not a network of Relu units: it has none": unreadable{m},
 	} {
 		_, _, err := Exact(ctx, m, a, make([]float32, 4), nil, ExactOptions{})
 		if must.Fail(t, err, why); !errors.Is(err, ErrNotExact) || !strings.Contains(err.Error(), `"income", "debt"`) ||

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"cfq/recourse/constraint"
+	"cfq/recourse/proof"
 )
 
 type strategy struct {
@@ -47,14 +48,16 @@ type pieceSearch struct {
 	check    *constraint.Set
 	o        SolveOptions
 	strategy strategy
-	target   float32 // the margin searched for
-	first    int     // the row of the first of the piece
+	target   float32     // the margin searched for
+	pair     *proof.Pair // of the model; nil: there is no branch and bound
+	actions  []Action
+	first    int // the row of the first of the piece
 	people   []*applicant
 	points   []float32 // scratch
 }
 
-func (s *pieceSearch) run(x []float32, actions []Action) error {
-	if err := s.evalFactual(x, actions); err != nil {
+func (s *pieceSearch) run(x []float32) error {
+	if err := s.evalFactual(x); err != nil {
 		return err
 	}
 	for _, phase := range s.strategy.phases {
@@ -62,12 +65,12 @@ func (s *pieceSearch) run(x []float32, actions []Action) error {
 			return err
 		}
 	}
-	return s.conclude(actions)
+	return s.conclude()
 }
 
-func (s *pieceSearch) evalFactual(x []float32, actions []Action) error {
+func (s *pieceSearch) evalFactual(x []float32) error {
 	dim := s.set.Dim()
-	all := make([]*candidate, len(actions))
+	all := make([]*candidate, len(s.actions))
 	zero := make([]float32, dim)
 	for i := range all {
 		p := &applicant{
@@ -80,13 +83,13 @@ func (s *pieceSearch) evalFactual(x []float32, actions []Action) error {
 		return err
 	}
 	for i, c := range all {
-		actions[i] = Action{Status: AlreadyFavourable, Point: c.x, Delta: make([]float32, dim), Margin: float64(c.margin)}
+		s.actions[i] = Action{Status: AlreadyFavourable, Point: c.x, Delta: make([]float32, dim), Margin: float64(c.margin)}
 		switch {
 		case valid(c.margin, float32(s.o.Margin)):
 		case !c.set.Movable(c.x):
-			actions[i].Status = NoneExists
+			s.actions[i].Status = NoneExists
 		default:
-			actions[i].Status = NoneFound
+			s.actions[i].Status = NoneFound
 			c.best, c.bestMargin = make([]float32, dim), c.margin
 			s.people = append(s.people, c.applicant)
 		}
@@ -246,7 +249,7 @@ func (s *pieceSearch) cheapest(candidates []*candidate, most int, slack float64)
 // conclude writes everybody's best action in raw units, runs the model at the very points that reading it back
 // makes, and reports those that are feasible and reach the required margin. Where rounding lost it, one feature
 // after the other is given more; where it broke a rule between features, or nothing else helps, nothing is rounded.
-func (s *pieceSearch) conclude(actions []Action) error {
+func (s *pieceSearch) conclude() error {
 	dim := s.set.Dim()
 	const attempts = 8
 	var open []*candidate
@@ -285,9 +288,42 @@ func (s *pieceSearch) conclude(actions []Action) error {
 				open = append(open, c)
 				continue
 			}
-			actions[c.row] = Action{
+			s.actions[c.row] = Action{
 				Status: Found, Point: point, Delta: delta, Cost: c.set.Cost(c.x, delta), Margin: float64(margins[i]),
 			}
+		}
+	}
+	return nil
+}
+
+// prove looks for cheaper actions by branch and bound. People whose action it proves are left as they are from then on.
+func (s *pieceSearch) prove() error {
+	const gap = 0.001 // what is not cheaper by more than this does not matter
+	if s.pair == nil {
+		return nil
+	}
+	for _, p := range s.people {
+		set, answer := s.check.Person(s.first+p.row), Action{Cost: p.lowest}
+		if set.Separable() != "" {
+			continue
+		}
+		if !math.IsInf(p.lowest, 1) {
+			answer.Status = Found
+		}
+		t := &treeSearch{s.pair, s.m, set, p.x, s.o.Margin, s.o.Nodes}
+		best, err := t.improve(s.ctx, &answer, gap, false)
+		if err != nil {
+			return err
+		}
+		if best.Point != nil {
+			p.lowest = answer.Cost
+			copy(p.best, answer.Delta)
+		}
+		if !best.Proved {
+			continue
+		}
+		if p.searched = math.Inf(-1); answer.Status != Found {
+			s.actions[p.row].Status = NoneExists
 		}
 	}
 	return nil
@@ -297,8 +333,12 @@ func (s *pieceSearch) conclude(actions []Action) error {
 // on for those whom it helps, and ends for a person when searches come back to the incumbent, which speaks against a
 // better one, or after as many as the incumbent's changes are worth.
 func (s *pieceSearch) perturb() error {
-	const rounds, perChange, returns, futile = 200, 8, 2, 30
-	open := slices.Clone(s.people)
+	const rounds, returns, futile = 200, 2, 30
+	perChange := 8
+	if s.pair != nil {
+		perChange = 4
+	}
+	open := slices.DeleteFunc(slices.Clone(s.people), func(p *applicant) bool { return math.IsInf(p.searched, -1) })
 	for _, p := range open {
 		p.stage = p.firstStage()
 	}

@@ -307,6 +307,30 @@ func TestSolveAgainstLargerSearch(t *testing.T) {
 	}
 }
 
+// Under norms other than l1 branch and bound finds what gradients do not lead to, and says that there is no action. No
+// result depends on the number of workers.
+func TestSolveBranches(t *testing.T) {
+	t.Parallel()
+	tk := numbers(2)
+	tk.Cost.Norm = task.L2
+	a := compile(t, tk)
+	// The gradient leads along the first number, and acceptance is where the second one is above 1.
+	m := readable{&mlp{sizes: []int{2, 2, 1}, w: [][]float32{{1, 0, 0, 1}, {-1, 1}}, b: [][]float32{{0, -1}, {0}}}}
+	x := []float32{0.5, -0.5, 1, -2, 2, -2}
+	acts := solved(t, m, a, x, 0.1)
+	for i, alone := range must.Get(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1, Nodes: -1}))(t) {
+		if acts[i].Status != Found || alone.Status != NoneFound {
+			t.Errorf("person %d: %v, and %v by the search alone", i, acts[i].Status, alone.Status)
+		}
+	}
+	must.Same(t, acts, must.Get(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1, Workers: 1}))(t))
+	for i, act := range solved(t, m, a, x, 1.5) { // no more than 1 can be reached
+		if act.Status != NoneExists {
+			t.Errorf("person %d: %v", i, act.Status)
+		}
+	}
+}
+
 // Everyone is worked on once. A piece is told to keep to its core when there are others for the other workers, not when
 // it is alone with several workers or one worker has them all.
 func TestChunks(t *testing.T) {

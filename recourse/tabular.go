@@ -12,7 +12,7 @@ func tabular() strategy {
 	return strategy{
 		phases: []func(*pieceSearch) error{
 			(*pieceSearch).searchFactual, (*pieceSearch).feasibilityPhase, (*pieceSearch).expand,
-			(*pieceSearch).localSearch, (*pieceSearch).perturb, (*pieceSearch).localSearch,
+			(*pieceSearch).prove, (*pieceSearch).localSearch, (*pieceSearch).perturb, (*pieceSearch).localSearch,
 		},
 		restart: func(p *applicant, _ float32, weights []float64) *candidate {
 			return p.candidate(nil, false, weights)
@@ -167,9 +167,12 @@ func (c *candidate) scannable() []*constraint.Feature {
 	return c.mostWorth(c.set.Numeric(), scanned)
 }
 
-// scan tries single numeric features over their whole range, in case the margin is not monotone, and returns
-// the cheapest valid point of each line, pulled back towards the factual one.
+// scan tries single numeric features over their whole range, and returns the cheapest valid point of each line, pulled
+// back towards the factual one: under rules, where one feature moves others, and gradients lead elsewhere.
 func (s *pieceSearch) scan() ([]*candidate, error) {
+	if !s.check.HasRules() {
+		return nil, nil
+	}
 	var tries []*candidate
 	var searches []*lineSearch
 	for _, p := range s.people {

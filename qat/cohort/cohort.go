@@ -320,7 +320,7 @@ const promisedMargin = 0.1
 
 // QuickSearch uses a quarter of the solver's budget: an estimate over many people does not need optimal actions.
 func QuickSearch() recourse.SolveOptions {
-	return recourse.SolveOptions{Margin: promisedMargin, Restarts: -1, Rounds: 1, Beam: 1}
+	return recourse.SolveOptions{Margin: promisedMargin, Restarts: -1, Rounds: 1, Beam: 1, Nodes: -1}
 }
 
 // solve returns the cheapest recourse point of each of some people under a model; nil for who has none.

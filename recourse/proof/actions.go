@@ -25,7 +25,10 @@ type actions struct {
 	budget    float64 // on the sum of the variables' costs
 	beyond    float64 // the least cost of a change that is farther than the variables go
 
-	gains []gain // scratch
+	rich, poor assignment // that maximise the last plane
+	spare      assignment // scratch
+	gains      []gain     // scratch
+	price      float64    // of costs, at which the last maximum is bounded best
 }
 
 // variable is one feature that a person can change. Its position is the index of an option, the first of which is no
@@ -182,28 +185,25 @@ func (d *domain) best(v *variable, plane []float64, price float64) (pos, value, 
 }
 
 func (d *domain) bestOnLine(v *variable, slope, price float64) (pos, value, cost float64) {
-	lin, quad := price*v.lin, price*v.quad
-	at := func(n float64) float64 {
-		if n == 0 {
-			return 0 // also where the price is infinite
-		}
-		return slope*n - lin*math.Abs(n) - quad*n*n
-	}
-	switch most := math.Abs(slope) - lin; {
+	quad := price * v.quad
+	switch most := math.Abs(slope) - price*v.lin; {
 	case !(most > 0):
+		if d.lo <= 0 && d.hi >= 0 {
+			return 0, 0, 0
+		}
 	case quad == 0:
 		pos = math.Copysign(math.Inf(1), slope)
 	default:
 		pos = math.Copysign(most/(2*quad), slope)
 	}
-	pos = min(max(pos, d.lo), d.hi)
-	if v.whole {
-		down, up := math.Floor(pos), math.Ceil(pos)
-		if pos = down; down < d.lo || up <= d.hi && at(up) > at(down) {
-			pos = up
-		}
+	if pos = min(max(pos, d.lo), d.hi); v.whole {
+		pos = math.Round(pos)
 	}
-	return pos + 0, at(pos), v.lin*math.Abs(pos) + v.quad*pos*pos
+	if pos == 0 {
+		return 0, 0, 0
+	}
+	cost = v.lin*math.Abs(pos) + v.quad*pos*pos
+	return pos, slope*pos - price*cost, cost
 }
 
 // assignment is a position of every variable, with the plane's value there and what it costs.
@@ -228,24 +228,34 @@ func (p *actions) assign(to *assignment, dom []domain, plane []float64, price fl
 			total += value
 			to.cost += cost
 		} else if value > 0 {
-			p.gains = append(p.gains, gain{i, pos, value, cost})
+			p.gain(gain{i, pos, value, cost})
 		}
 	}
 	room := p.limit - used
 	if room < 0 {
 		return math.Inf(-1)
 	}
-	if len(p.gains) > room {
-		slices.SortStableFunc(p.gains, func(a, b gain) int { return cmp.Compare(b.value, a.value) })
-		p.gains = p.gains[:room]
-	}
-	for _, g := range p.gains {
+	for _, g := range p.gains[:min(len(p.gains), room)] {
 		to.pos[g.at] = g.pos
 		total += g.value
 		to.cost += g.cost
 	}
 	to.value = p.at(plane, to.pos)
 	return total
+}
+
+// gain puts one of the largest gains in order, the first of equals first; there are never more than may change.
+func (p *actions) gain(g gain) {
+	k := len(p.gains)
+	if k < p.limit {
+		p.gains = append(p.gains, g)
+	} else if k--; k < 0 || p.gains[k].value >= g.value {
+		return
+	}
+	for ; k > 0 && p.gains[k-1].value < g.value; k-- {
+		p.gains[k] = p.gains[k-1]
+	}
+	p.gains[k] = g
 }
 
 // at returns the value of the plane.
@@ -267,8 +277,10 @@ func (v *variable) at(plane []float64, pos float64) float64 {
 // maximum bounds the plane over the actions of the domains from above: the Lagrangian dual of the budget, whose inner
 // maximum is exact, steps, options and limit included. rich and poor are set to the last assignments above and within
 // the budget. It is -Inf when there is no action.
-func (p *actions) maximum(rich, poor *assignment, dom []domain, plane []float64, rounds int) float64 {
+func (p *actions) maximum(dom []domain, plane []float64, rounds int) float64 {
+	rich, poor, spare := &p.rich, &p.poor, &p.spare
 	bound := p.assign(rich, dom, plane, 0)
+	p.price = 0
 	if rich.cost <= p.budget {
 		copy(poor.pos, rich.pos)
 		poor.value, poor.cost = rich.value, rich.cost
@@ -278,14 +290,15 @@ func (p *actions) maximum(rich, poor *assignment, dom []domain, plane []float64,
 	if poor.cost, poor.value = cost, p.at(plane, poor.pos); changed > p.limit || cost > p.budget {
 		return math.Inf(-1)
 	}
-	spare := &assignment{pos: make([]float64, len(dom))}
 	for range rounds {
 		price := (rich.value - poor.value) / (rich.cost - poor.cost)
 		if !(price > 0) || math.IsInf(price, 0) {
 			break
 		}
 		value := p.assign(spare, dom, plane, price) + price*p.budget
-		bound = min(bound, value)
+		if value < bound {
+			bound, p.price = value, price
+		}
 		line := rich.value + price*(p.budget-rich.cost)
 		if value <= line+1e-12*(math.Abs(line)+price*p.budget) || spare.cost == rich.cost || spare.cost == poor.cost {
 			break
@@ -295,6 +308,32 @@ func (p *actions) maximum(rich, poor *assignment, dom []domain, plane []float64,
 		} else {
 			*poor, *spare = *spare, *poor
 		}
+	}
+	return bound
+}
+
+// dual bounds the plane as maximum does, from the price that was best for a plane like it, which it sets anew.
+func (p *actions) dual(dom []domain, plane []float64, price *float64) float64 {
+	const up, down = 1.4, 0.7
+	if *price == 0 {
+		bound := p.maximum(dom, plane, few)
+		*price = p.price
+		return bound
+	}
+	bound, at := math.Inf(1), *price
+	for range 2 {
+		value := p.assign(&p.spare, dom, plane, at) + at*p.budget
+		if value < bound {
+			bound, *price = value, at
+		}
+		if p.spare.cost > p.budget {
+			at *= up
+		} else {
+			at *= down
+		}
+	}
+	if p.spare.cost < p.budget/2 {
+		*price = 0
 	}
 	return bound
 }

@@ -28,8 +28,8 @@ type substitution struct {
 	constant    float64
 	heldH       []float64 // what was left on a unit, and on its difference, when it was relaxed
 	heldD       []float64
-	planes      [][]float64 // of the open units of a node, upper bounds
-	rich, poor  assignment  // that maximise the plane
+	planes      [][]float64  // of the open units of a node, upper bounds
+	prices      [][4]float64 // of the bounds of units
 }
 
 func (p *problem) pair() bool { return p.other.bias != nil }
@@ -223,15 +223,24 @@ func (p *problem) include(r int, z, apart float64, at *float64) {
 
 // above bounds z times row r plus apart times the row of the difference over the domains. -Inf: there is no action.
 func (p *problem) above(b *bounds, dom []domain, r int, z, apart float64, rounds int) float64 {
+	p.reduce(b, r, z, apart)
+	return p.spared(p.maximum(dom, p.plane, rounds))
+}
+
+// reduce sets the plane and the constant that bound z times row r plus apart times the row of the difference.
+func (p *problem) reduce(b *bounds, r int, z, apart float64) {
 	clear(p.plane)
 	at := 0.0
 	p.include(r, z, apart, &at)
 	p.constant = at + p.substitute(b, min(r, p.units))
-	at = p.constant + p.maximum(&p.rich, &p.poor, dom, p.plane, rounds)
-	if math.IsInf(at, -1) {
-		return at
+}
+
+// spared adds the constant and what rounding may have taken to a bound of the plane.
+func (p *problem) spared(bound float64) float64 {
+	if bound += p.constant; math.IsInf(bound, -1) {
+		return bound
 	}
-	return at + 1e-10*(1+math.Abs(at))
+	return bound + 1e-10*(1+math.Abs(bound))
 }
 
 // few and many are rounds of the dual: of the bound of a unit, and of a margin.
@@ -243,15 +252,19 @@ func (p *problem) narrow(b *bounds, dom []domain) bool {
 		if p.planes[u] = p.planes[u][:0]; b.decided(u) {
 			continue
 		}
-		b.hi[u] = min(b.hi[u], p.above(b, dom, u, 1, 0, few))
+		way := func(k int, z, apart float64) float64 {
+			p.reduce(b, u, z, apart)
+			return p.spared(p.dual(dom, p.plane, &p.prices[u][k]))
+		}
+		b.hi[u] = min(b.hi[u], way(0, 1, 0))
 		p.planes[u] = append(p.planes[u], p.plane...)
-		b.lo[u] = max(b.lo[u], -p.above(b, dom, u, -1, 0, few))
+		b.lo[u] = max(b.lo[u], -way(1, -1, 0))
 		if b.lo[u] > b.hi[u] {
 			return false
 		}
 		if b.apartLo != nil {
-			b.apartHi[u] = min(b.apartHi[u], p.above(b, dom, u, 0, 1, few))
-			b.apartLo[u] = max(b.apartLo[u], -p.above(b, dom, u, 0, -1, few))
+			b.apartHi[u] = min(b.apartHi[u], way(2, 0, 1))
+			b.apartLo[u] = max(b.apartLo[u], -way(3, 0, -1))
 			if b.apartLo[u] > b.apartHi[u] {
 				return false
 			}

@@ -52,6 +52,13 @@ func NewPair(of, other *Network) (*Pair, error) {
 	return p, nil
 }
 
+// Alone returns the network without the other one.
+func (k *Pair) Alone() *Pair {
+	alone := *k
+	alone.other, alone.difference = side{}, side{}
+	return &alone
+}
+
 // Affine says whether the network's margin is affine.
 func (k *Pair) Affine() bool { return k.units == 0 && k.margins == 1 }
 

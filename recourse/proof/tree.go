@@ -24,7 +24,10 @@ func (k *Pair) newProblem(a *constraint.Set, x []float32) *problem {
 	p.h, p.d = make([]float64, k.units), make([]float64, k.units)
 	p.heldH, p.heldD = make([]float64, k.units), make([]float64, k.units)
 	p.plane, p.planes = make([]float64, len(p.effects)), make([][]float64, k.units)
-	p.rich, p.poor = assignment{pos: make([]float64, len(p.all))}, assignment{pos: make([]float64, len(p.all))}
+	p.prices = make([][4]float64, k.units)
+	for _, to := range []*assignment{&p.rich, &p.poor, &p.spare} {
+		to.pos = make([]float64, len(p.all))
+	}
 	return p
 }
 
@@ -37,6 +40,7 @@ type node struct {
 	need  []float64 // of the rows of rules
 	split           // how it is divided
 
+	by      int                       // the row that its parent is bounded by best; -1: it has none
 	settled []*constraint.Disjunction // conditions that its domains and rows imply
 	budget  float64                   // of upper
 }
@@ -95,7 +99,7 @@ func (s *search) run(ctx context.Context, rows []int) (upper float64, err error)
 	}
 	need := floats.SubTo(make([]float64, len(s.noise)), s.linear.Need, s.noise)
 	for _, row := range rows {
-		s.add(&node{dom: slices.Clone(s.all), b: s.root.clone(), row: row, need: need})
+		s.add(&node{dom: slices.Clone(s.all), b: s.root.clone(), row: row, need: need, by: -1})
 	}
 	for len(s.open) > 0 && s.open[0].upper > s.enough() && s.seen < s.nodes {
 		if err := ctx.Err(); err != nil {
@@ -125,7 +129,14 @@ func (s *search) enough() float64 { return max(s.floor, s.best+s.tolerance) }
 
 func (s *search) add(n *node) {
 	s.seen++
-	if n.budget = s.budget; !s.tighten(n.dom) || !s.allowed(n) || !s.narrow(n.b, n.dom) {
+	if n.budget = s.budget; !s.tighten(n.dom) || !s.allowed(n) {
+		return
+	}
+	// Units need no bounds over the part where those over the whole are enough; of two networks they rarely are.
+	if n.by >= 0 && !s.pair() && s.above(n.b, n.dom, s.units+n.by, 1, 0, few) <= s.floor {
+		return
+	}
+	if !s.narrow(n.b, n.dom) {
 		return
 	}
 	if s.bound(n); n.upper > s.enough() {
@@ -190,7 +201,7 @@ func (p *problem) allowed(n *node) bool {
 	dom := n.dom
 	for r, need := range n.need {
 		if !math.IsInf(need, -1) &&
-			p.maximum(&p.rich, &p.poor, dom, p.rules[r], few) < need-1e-9*(1+math.Abs(need)) {
+			p.maximum(dom, p.rules[r], few) < need-1e-9*(1+math.Abs(need)) {
 			return false
 		}
 	}
@@ -220,10 +231,9 @@ func (s *search) bound(n *node) {
 		n.upper = math.Inf(-1)
 		pos := make([]float64, len(n.dom))
 		s.cheapest(pos, n.dom)
-		if margin, other := s.evaluate(pos); s.pair() && other <= s.otherSlack {
+		if margin, other := s.examine(n, pos, true); s.pair() && other <= s.otherSlack {
 			s.lost = max(s.lost, margin)
 		}
-		s.try(n, pos, true)
 		return
 	}
 	n.upper, n.split = math.Inf(1), split{at: -1}
@@ -255,6 +265,7 @@ func (s *search) bound(n *node) {
 		return
 	}
 	s.margin(n, row, with)
+	n.by = row
 	n.plane = slices.Clone(s.plane)
 	s.choose(n)
 }
@@ -277,7 +288,7 @@ func (s *search) margin(n *node, r int, lambda float64) float64 {
 		plain, below, above := slices.Clone(s.plane), s.mixture(), []float64(nil)
 		bound := func(price float64) float64 {
 			floats.AddScaledTo(s.plane, plain, price, s.rules[k])
-			return at - price*need + s.maximum(&s.rich, &s.poor, n.dom, s.plane, many)
+			return at - price*need + s.maximum(n.dom, s.plane, many)
 		}
 		for range 16 {
 			price := low + step
@@ -359,14 +370,14 @@ func (s *search) consider(n *node, r int, lambda float64) {
 }
 
 func (s *search) attempt(n *node) float64 {
-	margin := s.try(n, s.between(s.poor.pos), false)
+	margin := s.try(n, s.between(s.poor.pos))
 	if !s.pair() && s.rich.cost > s.budget {
 		least := make([]float64, len(n.dom))
 		s.cheapest(least, n.dom)
-		margin = max(margin, s.try(n, s.between(least), false))
+		margin = max(margin, s.try(n, s.between(least)))
 	}
 	if s.mixed != nil {
-		margin = max(margin, s.try(n, s.mixed, false))
+		margin = max(margin, s.try(n, s.mixed))
 	}
 	return margin
 }
@@ -389,26 +400,31 @@ func (s *search) cross(n *node) {
 			from = at
 		}
 	}
-	s.try(n, from, false)
+	s.try(n, from)
 }
 
 // try has an affordable action of the node judged, and returns its margin; -Inf when it costs too much.
-func (s *search) try(n *node, pos []float64, alone bool) float64 {
+func (s *search) try(n *node, pos []float64) float64 {
 	if s.cost(pos) > s.budget*(1+1e-12) {
 		return math.Inf(-1)
 	}
-	if !alone && slices.Equal(pos, s.tried) {
-		return s.reached
+	if !slices.Equal(pos, s.tried) {
+		s.reached, _ = s.examine(n, pos, false)
+		s.tried = pos
 	}
-	margin, other := s.evaluate(pos)
-	s.tried, s.reached = pos, margin
+	return s.reached
+}
+
+// examine returns the margins of an action, which it shows to accept when it may matter.
+func (s *search) examine(n *node, pos []float64, alone bool) (margin, other float64) {
+	margin, other = s.evaluate(pos)
 	if other > 0 {
 		s.accepted = pos
 	} else {
 		s.refused = pos
 	}
 	if margin <= s.floor {
-		return margin
+		return margin, other
 	}
 	action := s.action(pos)
 	if !s.linear.Empty() && n.condition == nil {
@@ -418,7 +434,7 @@ func (s *search) try(n *node, pos []float64, alone bool) float64 {
 		}
 	}
 	s.accept(action, margin, other, alone)
-	return margin
+	return margin, other
 }
 
 func (p *actions) cost(pos []float64) (sum float64) {
@@ -564,7 +580,9 @@ func (s *search) divide(n *node) (parts []*node) {
 }
 
 func (n *node) part() *node {
-	return &node{dom: slices.Clone(n.dom), b: n.b.clone(), row: n.row, need: n.need, settled: n.settled}
+	return &node{
+		dom: slices.Clone(n.dom), b: n.b.clone(), row: n.row, need: n.need, settled: n.settled, by: n.by,
+	}
 }
 
 // alternatives returns the parts of the node that a condition divides it into.
