@@ -317,10 +317,15 @@ func (m *Model) readInput() error {
 // maxValue bounds the numbers of a value of a probe: a file may multiply any shape.
 const maxValue = 1 << 27
 
-func (m *Model) bounded() error {
+func (m *Model) inferred() graph.Types {
 	types := graph.Types{m.input.Name: {DType: m.input.DType, Shape: slices.Clone(m.input.Shape)}}
 	types[m.input.Name].Shape[0] = graph.Dim{Size: int64(max(m.fixed, probeB))}
 	_ = autodiff.Infer(m.graph.Graph, types) // what it cannot know, the run will show
+	return types
+}
+
+func (m *Model) bounded() error {
+	types := m.inferred()
 	for _, n := range m.graph.Graph.Nodes {
 		for _, out := range n.Outputs {
 			size := int64(1)
@@ -347,7 +352,11 @@ func (m *Model) Exposed() (*ort.Session, error) {
 	all = lists.Filter(all, func(o string) bool { return o != "" && !hidden[o] })
 	o := m.engine
 	o.Level = ort.Disabled // an optimized graph no longer computes every value
-	return ort.OpenValues(m.graph, o, all...)
+	s, err := ort.OpenValues(m.graph, o, all...)
+	if err == nil {
+		s.Expect(m.inferred())
+	}
+	return s, err
 }
 
 func packed(g *graph.Graph) map[string]bool {

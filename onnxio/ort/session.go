@@ -89,11 +89,11 @@ func openSession(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 	if len(s.inputs) == 0 || len(s.outputs) == 0 {
 		return nil, fmt.Errorf("a model with %d inputs and %d outputs cannot be run", len(s.inputs), len(s.outputs))
 	}
-	for i, v := range s.outputs {
-		if v.Shape != nil && len(v.Shape) == 0 && v.DType != graph.Undefined {
-			s.scalars[i] = v.DType
-		}
+	declared := graph.Types{}
+	for _, v := range s.outputs {
+		declared[v.Name] = graph.Type{DType: v.DType, Shape: v.Shape}
 	}
+	s.Expect(declared)
 	so, err := o.native(len(onnx) > largeModel, len(onnx) > largeModel || len(m.Graph.Nodes) >= largeGraph)
 	if err != nil {
 		return nil, err
@@ -380,6 +380,17 @@ func (s *Session) attempt(ctx context.Context, in []ort.Value, into map[int]*gra
 		<-terminated // it still uses ro
 	}
 	return out, err
+}
+
+// Expect says which outputs have rank 0. Each that is not known costs a run.
+func (s *Session) Expect(types graph.Types) {
+	s.scalarMu.Lock()
+	defer s.scalarMu.Unlock()
+	for i, v := range s.outputs {
+		if t, ok := types[v.Name]; ok && t.Shape != nil && len(t.Shape) == 0 && t.DType != graph.Undefined {
+			s.scalars[i] = t.DType
+		}
+	}
 }
 
 // learnScalar notes the output at which the binding gave up, a nil tensor of a
