@@ -333,11 +333,7 @@ func (s *pieceSearch) prove() error {
 // on for those whom it helps, and ends for a person when searches come back to the incumbent, which speaks against a
 // better one, or after as many as the incumbent's changes are worth.
 func (s *pieceSearch) perturb() error {
-	const rounds, returns, futile = 200, 2, 30
-	perChange := 8
-	if s.pair != nil {
-		perChange = 4
-	}
+	const rounds, perChange, returns, futile = 200, 8, 2, 30
 	open := slices.DeleteFunc(slices.Clone(s.people), func(p *applicant) bool { return math.IsInf(p.searched, -1) })
 	for _, p := range open {
 		p.stage = p.firstStage()

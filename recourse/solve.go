@@ -55,8 +55,8 @@ const (
 //     which it would save less than 0.1 % of the cost. A few nodes find other features to change. It is the last part
 //     for people whose action it proves, or that there is none.
 //  5. Local search: changes of the best action are taken back, numbers by half, too, and other features tried.
-//  6. Perturbation: gradient searches without some of the best action's changes, until they come back to it, half as
-//     many after part 4. Without any valid action, that of the largest margin is perturbed, for more at any cost.
+//  6. Perturbation: gradient searches without some of the best action's changes, until they come back to it.
+//     Without any valid action, that of the largest margin is perturbed, for a larger margin at any cost.
 //
 // With more than 64 numeric features, as images have, one is too little to look at alone: searches move as many as
 // close a share of the gap, refinement takes many changes back at once, and scans and parts 4 to 6 are left out.
