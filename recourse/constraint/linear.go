@@ -14,20 +14,23 @@ import (
 type Linear struct {
 	Need []float64 // of the rows; -Inf where only an alternative needs it
 	// Spare is by how much more of a row it takes for an action to fulfil it when free changes are written in raw units.
-	Spare []float64
-	// Rounding is what Violated returns when no alternative would help: the action breaks a constraint by rounding alone.
-	Rounding *Disjunction
+	Spare  []float64
+	Limits []Limit
 
-	set  *Set
-	x    []float32
-	at   map[int]int // positions of features among the free ones
-	rows []linearRow
-	// parts are the disjunctions of every relation. A subset has one per free feature that it is about, which changes or
-	// does not; a rule with If has one, under the key ifThen. The rows of other rules are always needed.
-	parts []map[int]*Disjunction
+	set     *Set
+	x       []float32
+	at      map[int]int // positions of features among the free ones
+	rows    []linearRow
+	rules   []*Disjunction // by relation: what a rule with If says
+	changes []*Disjunction // by free feature: it changes or does not
 }
 
-const ifThen = -1
+// Limit says that at most Most of some features change. Features are given by their positions in Set.Free, as often as
+// features that follow them count.
+type Limit struct {
+	Features []int
+	Most     int
+}
 
 // Disjunction is a condition with alternatives: every feasible action is in one of them at least.
 type Disjunction struct{ Alternatives []Alternative }
@@ -48,9 +51,11 @@ type linearRow struct {
 
 // Linear returns the rows of the set's links and rules for the person x.
 func (a *Set) Linear(x []float32) *Linear {
-	l := &Linear{Rounding: &Disjunction{}, set: a, x: x, at: map[int]int{}}
+	l := &Linear{set: a, x: x, at: map[int]int{}, rules: make([]*Disjunction, len(a.relations))}
 	for k, u := range a.free {
 		l.at[u.Index] = k
+		only := []int{k}
+		l.changes = append(l.changes, &Disjunction{[]Alternative{{Unchanged: only}, {Changed: only}}})
 	}
 	for i := range a.features {
 		u := &a.features[i]
@@ -59,49 +64,51 @@ func (a *Set) Linear(x []float32) *Linear {
 		}
 		lo, hi := u.span(x[u.First])
 		if float64(hi) < widest {
-			l.row([]inputTerm{{u.First, -1}}, -float64(hi), 0, true)
+			l.needed([]inputTerm{{u.First, -1}}, -float64(hi))
 		}
 		if float64(lo) > -widest {
-			l.row([]inputTerm{{u.First, 1}}, float64(lo), 0, true)
+			l.needed([]inputTerm{{u.First, 1}}, float64(lo))
 		}
 	}
 	for i := range a.relations {
-		r, by := &a.relations[i], map[int]*Disjunction{}
-		switch r.kind {
-		case Relation:
-			if d := l.rule(r); d != nil {
-				by[ifThen] = d
-			}
-		case Subset:
-			for _, k := range r.features {
-				for _, s := range a.sources[k] {
-					only := []int{l.at[s.feature]}
-					by[s.feature] = &Disjunction{[]Alternative{{Unchanged: only}, {Changed: only}}}
-				}
-			}
+		switch r := &a.relations[i]; {
+		case r.kind == Subset:
+			l.Limits = append(l.Limits, Limit{l.movers(r), r.most})
+		case r.kind == Relation && r.when == nil:
+			l.always(r)
+		case r.kind == Relation:
+			l.rules[i] = l.alternatives(r)
 		}
-		l.parts = append(l.parts, by)
 	}
 	return l
 }
 
-// Empty reports whether the person's features are independent of each other.
-func (l *Linear) Empty() bool { return len(l.set.relations) == 0 }
-
-// row adds the row sum >= need, needed from the start or by an alternative only.
-func (l *Linear) row(terms []inputTerm, need, spare float64, always bool) (index int, scaled float64) {
+// row adds the row sum >= need, which nothing needs yet, and returns its need as Need has it.
+func (l *Linear) row(terms []inputTerm, need, spare float64, clear bool) (index int, scaled float64) {
 	size := 0.0
 	for _, t := range terms {
 		size = max(size, math.Abs(t.coef))
 	}
 	size = cmp.Or(size, 1)
-	l.rows = append(l.rows, linearRow{terms: terms, size: size})
+	l.rows = append(l.rows, linearRow{terms: terms, size: size, clear: clear})
 	l.Need, l.Spare = append(l.Need, math.Inf(-1)), append(l.Spare, spare/size)
-	index, scaled = len(l.rows)-1, need/size
-	if always {
-		l.Need[index] = scaled
+	return len(l.rows) - 1, need / size
+}
+
+func (l *Linear) needed(terms []inputTerm, need float64) {
+	index, need := l.row(terms, need, 0, false)
+	l.Need[index] = need
+}
+
+// movers are the free features that features of the relation are or follow. What follows several others, or one by a
+// table, is left out: it may stay when they change, which only Violated knows.
+func (l *Linear) movers(r *relation) (free []int) {
+	for _, k := range r.features {
+		if s := l.set.sources[k]; len(s) == 1 && !s[0].table {
+			free = append(free, l.at[s[0].feature])
+		}
 	}
-	return index, scaled
+	return free
 }
 
 // Effects returns what the action does to every row.
@@ -130,54 +137,47 @@ func (l *Linear) Noise(off []float64) []float64 {
 	return out
 }
 
-// rule adds the rows of a rule. Without If they are needed: what is broken already may not become worse. With If
-// the rule is a disjunction: none of its features change, or one part of If does not hold, or all of Then does.
-func (l *Linear) rule(r *relation) *Disjunction {
-	if r.when == nil {
-		for i := range r.then {
-			c := &r.then[i]
-			// What holds as they are must go on to hold.
-			strict := c.strict && (r.must || c.holds(l.x, make([]float32, len(l.x))))
-			below, spare, apart := l.bound(c, c.excess(l.x, nil), strict)
-			if !r.must {
-				below = min(below, 0)
-			}
-			index, _ := l.row(negated(c.terms), below, spare, true)
-			l.rows[index].clear = apart
+// always adds the rows of a rule without If. They are needed: what is broken already may not become worse.
+func (l *Linear) always(r *relation) {
+	for i := range r.then {
+		c := &r.then[i]
+		// What holds as they are must go on to hold.
+		strict := c.strict && (r.must || c.holds(l.x, make([]float32, len(l.x))))
+		index, need := l.condition(c, true, strict)
+		if !r.must {
+			need = min(need, 0)
 		}
-		return nil
+		l.Need[index] = need
 	}
-	var none, all Alternative
-	for _, k := range r.features {
-		// What follows several others, or one by a table, may stay when they change.
-		if s := l.set.sources[k]; len(s) == 1 && !s[0].table {
-			none.Unchanged = append(none.Unchanged, l.at[s[0].feature])
-		}
+}
+
+// alternatives adds the rows of a rule with If, which is a disjunction: none of its features change, or one part of If
+// does not hold, or all of Then does.
+func (l *Linear) alternatives(r *relation) *Disjunction {
+	d, all := &Disjunction{}, Alternative{}
+	if !r.must {
+		d.Alternatives = append(d.Alternatives, Alternative{Unchanged: l.movers(r)})
 	}
-	d := &Disjunction{[]Alternative{none}}
-	if r.must {
-		d.Alternatives = nil
-	}
-	for i := range r.when { // fails
-		c := &r.when[i]
-		index, need := l.alternative(c, c.terms, -c.excess(l.x, nil), !c.strict)
+	for i := range r.when {
+		index, need := l.condition(&r.when[i], false, !r.when[i].strict)
 		d.Alternatives = append(d.Alternatives, Alternative{Rows: []int{index}, Need: []float64{need}})
 	}
-	for i := range r.then { // holds
-		c := &r.then[i]
-		index, need := l.alternative(c, negated(c.terms), c.excess(l.x, nil), c.strict)
+	for i := range r.then {
+		index, need := l.condition(&r.then[i], true, r.then[i].strict)
 		all.Rows, all.Need = append(all.Rows, index), append(all.Need, need)
 	}
 	d.Alternatives = append(d.Alternatives, all)
 	return d
 }
 
-// alternative adds a row of one part of a rule, by how much it is exceeded now, and strict when equality is not enough.
-func (l *Linear) alternative(c *condition, terms []inputTerm, excess float64, strict bool) (index int, need float64) {
+// condition adds the row of a condition that holds, or else fails; strict when equality is not enough.
+func (l *Linear) condition(c *condition, holds, strict bool) (index int, need float64) {
+	terms, excess := c.terms, -c.excess(l.x, nil)
+	if holds {
+		terms, excess = negated(terms), -excess
+	}
 	need, spare, apart := l.bound(c, excess, strict)
-	index, need = l.row(terms, need, spare, false)
-	l.rows[index].clear = apart
-	return index, need
+	return l.row(terms, need, spare, apart)
 }
 
 func negated(terms []inputTerm) []inputTerm {
@@ -215,43 +215,12 @@ func (l *Linear) rounded(c *condition) float64 {
 	return sum
 }
 
-// Limit says that at most Most of some features change. Features are given by their positions in Set.Free, as often as
-// features that follow them count.
-type Limit struct {
-	Features []int
-	Most     int
-}
-
-// Limits returns the limits on how many of some features change. Of a feature that follows several others, or one by a
-// table, a limit does not know whether it changes; only Violated does.
-func (l *Linear) Limits() (limits []Limit) {
-	for i := range l.set.relations {
-		r := &l.set.relations[i]
-		if r.kind != Subset {
-			continue
-		}
-		limit := Limit{Most: r.most}
-		for _, k := range r.features {
-			if s := l.set.sources[k]; len(s) == 1 && !s[0].table {
-				limit.Features = append(limit.Features, l.at[s[0].feature])
-			}
-		}
-		limits = append(limits, limit)
-	}
-	return limits
-}
-
-// Violated returns a disjunction that the action d, which respects each feature's own constraints, breaks: one that
-// is not among those settled if there is such a one. It is nil when d is feasible, and a disjunction without
-// alternatives when the settled ones cannot all hold.
-func (l *Linear) Violated(d []float32, settled []*Disjunction) *Disjunction {
+// Violated returns a disjunction that the action d, which respects each feature's own constraints, breaks and that is
+// not settled; nil without one: d is feasible, or breaks by rounding alone, or the settled ones cannot all hold.
+func (l *Linear) Violated(d []float32, settled []*Disjunction) (open *Disjunction) {
 	a := l.set
-	if a.firstBroken(l.x, d) == nil {
-		return nil
-	}
-	for i := range a.relations {
-		r, e := &a.relations[i], l.parts[i][ifThen]
-		if r.kind == Relation && e != nil && a.breaks(r, l.x, d) && !slices.Contains(settled, e) {
+	for i, e := range l.rules {
+		if e != nil && a.breaks(&a.relations[i], l.x, d) && !slices.Contains(settled, e) {
 			return e
 		}
 	}
@@ -260,10 +229,9 @@ func (l *Linear) Violated(d []float32, settled []*Disjunction) *Disjunction {
 		if r.kind != Subset || !a.breaks(r, l.x, d) {
 			continue
 		}
-		open := &Disjunction{} // too many have to change
 		for _, k := range r.features {
 			for _, s := range a.sources[k] {
-				e := l.parts[i][s.feature]
+				e := l.changes[l.at[s.feature]]
 				if a.features[k].Changed(d) && a.features[s.feature].Changed(d) && !slices.Contains(settled, e) {
 					open = e
 				}
@@ -271,5 +239,5 @@ func (l *Linear) Violated(d []float32, settled []*Disjunction) *Disjunction {
 		}
 		return open
 	}
-	return l.Rounding
+	return nil
 }

@@ -65,7 +65,7 @@ const mostTabled = 1 << 12
 // newActions returns the person's actions and the domains of all of them.
 func newActions(a *constraint.Set, x []float32) (p *actions, domains []domain) {
 	p = &actions{set: a, x: x, linear: a.Linear(x), limit: a.Limit(), budget: math.Inf(1), beyond: math.Inf(1)}
-	p.limits, p.rules = p.linear.Limits(), make([][]float64, len(p.linear.Need))
+	p.limits, p.rules = p.linear.Limits, make([][]float64, len(p.linear.Need))
 	d := make([]float32, a.Dim())
 	effect := func(step float64) {
 		a.Propagate(x, d)

@@ -427,11 +427,8 @@ func (s *search) examine(n *node, pos []float64, alone bool) (margin, other floa
 		return margin, other
 	}
 	action := s.action(pos)
-	if !s.linear.Empty() && n.condition == nil {
-		c := s.linear.Violated(action, n.settled)
-		if c != nil && len(c.Alternatives) > 0 && !slices.Contains(n.settled, c) {
-			n.condition = c
-		}
+	if n.condition == nil {
+		n.condition = s.linear.Violated(action, n.settled)
 	}
 	s.accept(action, margin, other, alone)
 	return margin, other
