@@ -151,6 +151,7 @@ func (w *inputWriter) op(op string, inputs []string, attrs ...graph.Attr) string
 func (w *inputWriter) node(n graph.Node, hint string) string {
 	n.Outputs = []string{w.b.Name(hint)}
 	w.b.Append(&n)
+	n.Name = "" // which nodes need not have, and takes bytes
 	return n.Outputs[0]
 }
 

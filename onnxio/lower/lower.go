@@ -108,11 +108,7 @@ func (f *Signature) lower(ctx context.Context, r *graph.Rewriter, o ort.Options)
 	}
 	f.split(low.Graph)
 	ins := f.file.Graph.DataInputs()
-	rows, err := tableRows(ctx, low, o)
-	if err != nil {
-		return err
-	}
-	z, err := preprocessingOf(low.Graph, rows)
+	z, err := preprocessingOf(low, o)
 	if err != nil {
 		return err
 	}

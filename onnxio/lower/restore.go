@@ -89,11 +89,6 @@ func (f *Signature) front(g *graph.Graph) {
 		}
 		g.Nodes = append(g.Nodes, n)
 	}
-	for _, n := range g.Nodes {
-		if !slices.Contains(core, n) {
-			n.Name = "" // which nodes need not have, and takes bytes
-		}
-	}
 	uses := used(g.Nodes)
 	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool { return !uses[t.Name] && !g.IsOutput(t.Name) })
 }

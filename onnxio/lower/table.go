@@ -404,7 +404,7 @@ func (t *tables) rewrite(g *graph.Graph) error {
 		for i, in := range n.Inputs {
 			// What counts with integers gets integers; a gradient has no use for it.
 			if made[in] && t.z.numbers(in) && !n.Is("Cast") {
-				n.Inputs[i] = w.b.Op("Cast", []string{in}, graph.IntAttr("to", int64(t.z.types[in])))
+				n.Inputs[i] = w.b.Op("Cast", []string{in}, graph.IntAttr("to", int64(t.z.types[in].DType)))
 			}
 		}
 		if n.Is("Cast") && graph.DType(n.Int("to", 0)) == graph.Float && floats[n.Input(0)] {
@@ -521,43 +521,6 @@ func (w *lowering) category(f *boundary, p columnBlock) string {
 		x = w.b.Op("Add", []string{x, w.b.Const(graph.FromNumbers("unknown", graph.Float, unknown, 1, int64(size)))})
 	}
 	return x
-}
-
-// tableRows runs what is made of constants alone, as the table of a quantized embedding is, and returns how many rows a
-// look-up has to choose from, by the value that it makes.
-func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]int64, error) {
-	fixed, constants := map[string]bool{"": true}, m.Graph.Constants()
-	for _, t := range m.Graph.Inits {
-		fixed[t.Name] = true
-	}
-	var lookups []*graph.Node
-	for _, n := range m.Graph.Nodes {
-		if !slices.ContainsFunc(n.Inputs, func(in string) bool { return !fixed[in] }) {
-			lists.Mark(fixed, n.Outputs...)
-		} else if (n.Is("Gather") || n.Is("GatherElements")) && fixed[n.Input(0)] && constants[n.Input(0)] == nil {
-			lookups = append(lookups, n)
-		}
-	}
-	if len(lookups) == 0 {
-		return nil, nil
-	}
-	m = m.Clone()
-	b := graph.NewBuilder(m.Graph, "cfq.rows.")
-	shapes := lists.Map(lookups, func(n *graph.Node) string { return b.Op("Shape", []string{n.Input(0)}) })
-	o.Level = ort.Disabled
-	out, err := ort.Evaluate(ctx, m, o, nil, shapes...)
-	if err != nil {
-		return nil, fmt.Errorf("the model's tables: %w", err)
-	}
-	rows := map[string]int64{}
-	for i, n := range lookups {
-		dims, err := out[i].Ints()
-		if err != nil || len(dims) == 0 {
-			return nil, err
-		}
-		rows[n.Outputs[0]] = dims[axis(n, len(dims))]
-	}
-	return rows, nil
 }
 
 func axis(n *graph.Node, rank int) int {

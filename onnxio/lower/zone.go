@@ -11,6 +11,7 @@ import (
 
 	"cfq/internal/lists"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 type valueClass int8
@@ -25,10 +26,9 @@ const (
 type preprocessing struct {
 	g          *graph.Graph
 	constants  map[string]*graph.Tensor
-	rows       map[string]int64 // of tables that are made of constants
 	columns    []Column
 	class      map[string]valueClass
-	types      map[string]graph.DType
+	types      graph.Types
 	returns    map[string]bool   // floats of raw values that become integers again, as an index counted from the end does
 	elems      map[string][]elem // of raw values: what a row of them holds
 	depends    map[string][]int  // columns that a raw value is made of
@@ -59,34 +59,28 @@ type boundary struct {
 	unknown map[int][]float64
 }
 
-func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, error) {
-	z := &preprocessing{
-		g: g, constants: g.Constants(), rows: rows, class: map[string]valueClass{}, types: map[string]graph.DType{},
-		elems: map[string][]elem{}, depends: map[string][]int{},
+func preprocessingOf(m *graph.Model, o ort.Options) (z *preprocessing, err error) {
+	g := m.Graph
+	z = &preprocessing{
+		g: g, constants: g.Constants(), class: map[string]valueClass{}, elems: map[string][]elem{}, depends: map[string][]int{},
 	}
 	read := used(g.Nodes)
 	for _, v := range g.DataInputs() {
-		z.types[v.Name] = v.DType
 		if read[v.Name] { // what only stands in the file is no column
 			z.errs = append(z.errs, z.input(v))
 		}
 	}
-	if err := errors.Join(z.errs...); err != nil {
+	if err = errors.Join(z.errs...); err != nil {
 		return nil, err
 	}
 	if len(z.columns) == 0 {
 		return nil, errors.New("the model reads none of its inputs")
 	}
-	for _, t := range g.Inits {
-		z.class[t.Name], z.types[t.Name] = fixed, t.DType
+	if z.types, err = ort.Types(m, o); err != nil {
+		return nil, fmt.Errorf("the model does not run: %w", err)
 	}
-	for _, n := range g.Nodes {
-		made := z.made(n)
-		for _, o := range n.Outputs {
-			if o != "" {
-				z.types[o] = made
-			}
-		}
+	for _, t := range g.Inits {
+		z.class[t.Name] = fixed
 	}
 	z.spread()
 	for _, n := range g.Nodes {
@@ -239,7 +233,7 @@ func (z *preprocessing) border(n *graph.Node) {
 		z.shaped = append(z.shaped, from...)
 	case !own && slices.ContainsFunc(from, func(in string) bool { return !z.numbers(in) }):
 		for _, o := range n.Outputs {
-			z.boundaries = append(z.boundaries, &boundary{value: o, dtype: z.types[o]})
+			z.boundaries = append(z.boundaries, &boundary{value: o, dtype: z.types[o].DType})
 		}
 	default: // numbers become floats in front of the node
 		for _, in := range from {
@@ -252,7 +246,7 @@ func (z *preprocessing) front(value string) {
 	if slices.ContainsFunc(z.boundaries, func(f *boundary) bool { return f.value == value }) {
 		return
 	}
-	f := &boundary{value: value, dtype: z.types[value]}
+	f := &boundary{value: value, dtype: z.types[value].DType}
 	if f.dtype == graph.String {
 		z.errs = append(z.errs, fmt.Errorf("the texts %q are computed with in a way that is not known", value))
 	}
@@ -261,60 +255,12 @@ func (z *preprocessing) front(value string) {
 
 func (z *preprocessing) numbers(value string) bool {
 	elems := z.elems[value]
-	return len(elems) > 0 && z.types[value] != graph.String && !slices.ContainsFunc(elems, func(e elem) bool {
+	return len(elems) > 0 && z.types[value].DType != graph.String && !slices.ContainsFunc(elems, func(e elem) bool {
 		return e.column < 0 || e.shift != 0 || len(z.columns[e.column].domain) > 0
 	})
 }
 
-func (z *preprocessing) float(n *graph.Node) bool { return z.types[n.Outputs[0]].IsFloat() }
-
-func (z *preprocessing) made(n *graph.Node) graph.DType {
-	of := func(i int) graph.DType { return z.types[n.Input(i)] }
-	if n.Domain == learning {
-		for name, dtype := range map[string]graph.DType{ // of which a node has one
-			"values_strings": graph.String, "values_int64s": graph.Int64, "values_floats": graph.Float,
-			"classes_strings": graph.Int64,
-		} {
-			if n.Attr(name) != nil {
-				return dtype
-			}
-		}
-		switch a := n.Attr("values_tensor"); {
-		case a != nil && a.T != nil:
-			return a.T.DType
-		case n.Op == "ArrayFeatureExtractor":
-			return of(0)
-		case n.Op == "CategoryMapper" && of(0) == graph.String:
-			return graph.Int64
-		case n.Op == "CategoryMapper":
-			return graph.String
-		}
-		return graph.Float
-	}
-	switch n.Op {
-	case "Cast":
-		return graph.DType(n.Int("to", 0))
-	case "OneHot":
-		return of(2)
-	case "Where", "CastLike":
-		return of(1)
-	case "Shape", "Size", "ArgMax", "ArgMin", "NonZero":
-		return graph.Int64
-	case "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Not", "Xor", "IsNaN", "IsInf":
-		return graph.Bool
-	case "ConstantOfShape":
-		if a := n.Attr("value"); a != nil && a.T != nil {
-			return a.T.DType
-		}
-		return graph.Float
-	case "Constant":
-		if t := n.Constant(); t != nil {
-			return t.DType
-		}
-		return graph.String
-	}
-	return of(0)
-}
+func (z *preprocessing) float(n *graph.Node) bool { return z.types[n.Outputs[0]].DType.IsFloat() }
 
 func (z *preprocessing) moved(n *graph.Node, i int) (out []elem) {
 	x := z.elems[n.Input(0)]
@@ -426,7 +372,7 @@ func (z *preprocessing) lookup(n *graph.Node) {
 				continue
 			}
 			// Another integer than a single one that is asked for may be any; a list of them is a one-hot.
-			if asked := texts(z.constants[n.Input(1-i)]); len(asked) > 1 || z.types[in] == graph.String {
+			if asked := texts(z.constants[n.Input(1-i)]); len(asked) > 1 || z.types[in].DType == graph.String {
 				known, x = asked, z.elems[in]
 			}
 		}
@@ -438,10 +384,8 @@ func (z *preprocessing) lookup(n *graph.Node) {
 		}
 	case "Gather", "GatherElements":
 		if z.class[n.Input(1)] == raw {
-			if t := z.constants[n.Input(0)]; t != nil && len(t.Dims) > 0 {
-				z.tables = append(z.tables, tableSizes{z.elems[n.Input(1)], t.Dims[axis(n, len(t.Dims))]})
-			} else if rows := z.rows[n.Outputs[0]]; rows > 0 {
-				z.tables = append(z.tables, tableSizes{z.elems[n.Input(1)], rows})
+			if s := z.types[n.Input(0)].Shape; z.class[n.Input(0)] == fixed && len(s) > 0 && s[axis(n, len(s))].Size > 0 {
+				z.tables = append(z.tables, tableSizes{z.elems[n.Input(1)], s[axis(n, len(s))].Size})
 			}
 		}
 	}

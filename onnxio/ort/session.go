@@ -9,6 +9,7 @@
 package ort
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -282,6 +283,35 @@ func Optimized(onnx []byte, o Options) (*graph.Model, error) {
 		return nil, fmt.Errorf("reading the optimized model: %w", err)
 	}
 	return m, nil
+}
+
+// Types returns the types of all values of m, as far as ONNX Runtime knows them before a run.
+func Types(m *graph.Model, o Options) (graph.Types, error) {
+	if _, err := Find(o.Lib); err != nil {
+		return nil, err
+	}
+	c, types := m.Clone(), graph.Types{}
+	c.Graph.Outputs = nil
+	for _, n := range c.Graph.Nodes {
+		made := lists.Filter(n.Outputs, func(name string) bool { return name != "" })
+		c.Graph.Outputs = append(c.Graph.Outputs, lists.Map(made, func(v string) graph.Value { return graph.Value{Name: v} })...)
+	}
+	onnx, err := codec.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("serializing the model for ONNX Runtime: %w", err)
+	}
+	inputs, outputs, err := ort.GetInputOutputInfoWithONNXData(onnx)
+	if err != nil {
+		plain := errors.New(place.ReplaceAllString(err.Error(), ""))
+		return nil, fmt.Errorf("the model does not load: %w", cmp.Or(unloaded(err, c), plain))
+	}
+	for _, t := range c.Graph.Inits {
+		types[t.Name] = graph.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
+	}
+	for _, v := range slices.Concat(inputs, outputs) {
+		types[v.Name] = graph.Type{DType: graph.DType(v.DataType), Shape: graph.Fixed(v.Dimensions...)}
+	}
+	return types, nil
 }
 
 // run runs the model on inputs in the model's order and returns the outputs
