@@ -176,9 +176,11 @@ func forms() []form {
 			h = b.Op("MatMul", []string{h, b.random("w", 1, 5, 2)})
 			return b.gemm(b.Op("Flatten", []string{h}), 6, 2)
 		}},
-		{"a matrix for each token", 2, "MatMul", func(b *builder) string {
-			h := b.Op("Unsqueeze", []string{b.tokens("x", -1, 3, 2), b.Const(graph.FromInts("a", []int64{2}, 1))})
-			return b.gemm(b.Op("Flatten", []string{b.Op("MatMul", []string{h, b.random("w", 3, 2, 4)})}), 12, 2)
+		{"a matrix for each token", 3, "Einsum", func(b *builder) string {
+			h := b.Op("Einsum", []string{b.tokens("x", -1, 3, 2), b.random("w", 3, 2, 4)},
+				graph.StringAttr("equation", "btd,tde->bte"))
+			h = b.Op("Add", []string{h, b.random("c", 3, 4)})
+			return b.gemm(b.Op("Flatten", []string{h}), 12, 2)
 		}},
 		{"a matrix for each token, tokens first", 2, "MatMul", func(b *builder) string {
 			h := b.Op("Transpose", []string{b.tokens("x", -1, 3, 2)}, graph.IntsAttr("perm", 1, 0, 2))

@@ -198,6 +198,7 @@ func TestStoredKernel(t *testing.T) {
 		{"N 4 7 6", "4 1 3 3", 3, attrs(number("group", 4), list("dilations", 2, 1))},
 		{"N 4 7 6", "6 2 2 3", 3, attrs(number("group", 2), list("pads", 0, 1, 1, 2))},
 		{"N 6 7", "3 6 1", 3, nil},
+		{"N 3 7 6", "5 3 1 2", 2, attrs(list("pads", 1, 0, 0, 0))}, // nothing but padding is read there
 		{"N 3 7 6", "3 3 3 3", 2, attrs(list("pads", 1, 1, 1, 1), list("strides", 2, 2))},
 	} {
 		b := newBench(t, orttest.Need(t), graph.Float, 18, 2)
