@@ -262,10 +262,19 @@ type weighted func(weights []float64) float64
 
 type contribution struct {
 	who   int // position among the people evaluated
+	at    int // of the required margins, where a person adds something at each
 	x, of float64
 }
 
 type contributions []contribution
+
+func (p contributions) with(who int, adds contributions) contributions {
+	for _, c := range adds {
+		c.who = who
+		p = append(p, c)
+	}
+	return p
+}
 
 func (p contributions) ratio() weighted {
 	return func(weights []float64) float64 {

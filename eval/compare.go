@@ -123,7 +123,7 @@ func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Com
 		o.Draws = max(o.Draws, int(math.Ceil(4*float64(all)/(1-c.Confidence))))
 	}
 	bootstrap(tests, len(people), o)
-	decide(tests, ones(len(people)), c.Confidence, o.alone)
+	decide(tests, slices.Repeat([]float64{1}, len(people)), c.Confidence, o.alone)
 	return c, nil
 }
 
@@ -193,35 +193,6 @@ func decide(tests []*pairedTest, everyone []float64, confidence float64, alone b
 		if d.P = Float(p[i]); !(p[i] <= 1-confidence) {
 			d.Call = Alike
 		}
-	}
-}
-
-func pairedTau(people [][][]*Record, model int, s *Settings, quant bool) weighted {
-	margins, issued := s.tauMargins(quant)
-	type promise struct {
-		promiseCount // if the person counts once
-		person       int
-	}
-	promises := make([][]promise, len(margins))
-	for at, t := range margins {
-		for person, of := range people {
-			if p := worstPromise(of[model], at, s, quant); p != nil {
-				count := promiseCount{promiseMargin(p, t, issued), 1, count(p.Broken())}
-				promises[at] = append(promises[at], promise{count, person})
-			}
-		}
-		slices.SortStableFunc(promises[at], func(a, b promise) int { return cmp.Compare(a.margin, b.margin) })
-	}
-	return func(weights []float64) float64 {
-		counts := make([][]promiseCount, len(margins))
-		for at, list := range promises {
-			counts[at] = make([]promiseCount, len(list))
-			for i, p := range list {
-				w := int(weights[p.person])
-				counts[at][i] = promiseCount{p.margin, w, w * p.broken}
-			}
-		}
-		return float64(curveOf(margins, counts, issued).fromTop(onePercent, 1).Value)
 	}
 }
 
@@ -342,24 +313,27 @@ type pairedTest struct {
 	sizes       []float64 // the same of the absolute values
 }
 
-// numbers are what a person adds under the first model and under this one, 0 where they do not count; false for those
-// who do not count in both models or, where each has trials of its own, in either.
-func (d *pairedTest) numbers(records [][]*Record, s *Settings) (first, this contribution, counts bool) {
-	number := func(model int) (c contribution, counts bool) {
-		if c.x, c.of, counts = d.sample.of(&personRecords{records[model], s}, d.at); !counts {
-			c = contribution{}
+// numbers are what a person adds under the first model and under this one; false for those who do not count in both
+// models or, where each has trials of its own, in either.
+func (d *pairedTest) numbers(records [][]*Record, s *Settings) (first, this contributions, counts bool) {
+	adds := func(model int) contributions {
+		if d.sample == nil { // tau01 of f, or of each model's own promises
+			return tauPromises(records[model], s, d.ownTrials())
 		}
-		return c, counts
+		x, of, counts := d.sample.of(&personRecords{records[model], s}, d.at)
+		if !counts {
+			return nil
+		}
+		return contributions{{x: x, of: of}}
 	}
-	first, counts = number(0)
-	this, too := number(d.model)
-	return first, this, counts && too || d.ownTrials() && (counts || too)
+	first, this = adds(0), adds(d.model)
+	return first, this, first != nil && this != nil || d.ownTrials() && (first != nil || this != nil)
 }
 
 // count adds a person to the trials of both models. As in the values, the worst record counts.
 func (d *pairedTest) count(records [][]*Record, s *Settings) {
-	if x, y, counts := d.numbers(records, s); counts {
-		d.n, d.differ, d.alone = d.n+1, d.differ+count(x != y), d.alone+count(y.x > x.x)
+	if p, q, counts := d.numbers(records, s); counts {
+		d.n, d.differ, d.alone = d.n+1, d.differ+count(p[0] != q[0]), d.alone+count(q[0].x > p[0].x)
 	}
 }
 
@@ -374,43 +348,21 @@ func (d *pairedTest) mcNemar(confidence float64) {
 
 // take makes the statistics of both models, of the people who count, each by the worst record.
 func (d *pairedTest) take(people [][][]*Record, s *Settings) {
-	d.least = minPeople
-	if d.sample == nil { // tau01 of f, or of each model's own promises, is not made of what single people add
-		own := d.ownTrials()
-		d.first, d.this = pairedTau(people, 0, s, own), pairedTau(people, d.model, s, own)
-		d.n, d.differ = apart(people, d.model, s, own)
-		d.least = minForTau
-		return
+	least, weigh := minPeople, d.statistic.weighted
+	if d.sample == nil {
+		least = minForTau
+		weigh = func(p contributions) weighted { return p.tau(s.tauMargins(d.ownTrials())) }
 	}
-	var p, q contributions
+	var first, this contributions
 	for who, records := range people {
-		if x, y, counts := d.numbers(records, s); counts {
-			d.differ += count(x != y)
-			x.who, y.who = who, who
-			p, q = append(p, x), append(q, y)
+		p, q, counts := d.numbers(records, s)
+		if !counts {
+			continue
 		}
+		d.n, d.differ = d.n+1, d.differ+count(!slices.Equal(p, q))
+		first, this = first.with(who, p), this.with(who, q)
 	}
-	d.n, d.first, d.this = len(p), d.statistic.weighted(p), d.statistic.weighted(q)
-}
-
-func apart(people [][][]*Record, model int, s *Settings, quant bool) (n, differ int) {
-	need := func(p *Promise) Float {
-		if p == nil || !p.Broken() {
-			return 0
-		}
-		return p.Own - p.Other
-	}
-	for _, person := range people {
-		counts, differs := false, false
-		for at := range s.Margins {
-			p, q := worstPromise(person[0], at, s, quant), worstPromise(person[model], at, s, quant)
-			counts = counts || p != nil || q != nil
-			differs = differs || (p == nil) != (q == nil) || need(p) != need(q)
-		}
-		n += count(counts)
-		differ += count(differs)
-	}
-	return n, differ
+	d.least, d.first, d.this = least, weigh(first), weigh(this)
 }
 
 func (d *pairedTest) few() bool { return d.n < d.least || d.differ < minDiffering }

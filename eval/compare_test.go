@@ -316,7 +316,7 @@ func TestComparisonStatistics(t *testing.T) {
 		for at := range comparisonMargins {
 			d := &pairedTest{computed: m, at: at, model: 1}
 			d.take(people, &a.Settings)
-			near(t, m.ID, d.this(ones(len(weights))), float64(a.Metric(m.Metric, at).Value), 1e-12)
+			near(t, m.ID, d.this(slices.Repeat([]float64{1}, len(weights))), float64(a.Metric(m.Metric, at).Value), 1e-12)
 			near(t, m.ID+" of people repeated", d.this(weights), float64(repeated.Metric(m.Metric, at).Value), 1e-12)
 			if d.differ != 0 || d.n == 0 {
 				t.Errorf("%s of a model and itself: %d of %d people differ", m.ID, d.differ, d.n)

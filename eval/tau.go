@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"cfq/internal/lists"
 )
 
 const tauShare = 0.01
@@ -129,8 +131,6 @@ func curveOf(margins []float64, promises [][]promiseCount, issued bool) (c vdCur
 	return c
 }
 
-func ones(n int) []float64 { return slices.Repeat([]float64{1}, n) }
-
 // fromTop goes down as long as VD is good enough, past steps of fewer promises than least. With upperWithin it is an
 // upper bound: to be too small, it must have found good the margins just below the true value, which are not, and of
 // those that is one test.
@@ -173,6 +173,40 @@ func (c vdCurve) tau(confidence float64, least int) Tau {
 		}
 	}
 	return t
+}
+
+// tauPromises are what a person adds to the curve at each of tauMargins, by the worst record: x is the promiseMargin of
+// a promise that counts up to there, and `of` what it lacks under the other model, 0 when it holds.
+func tauPromises(of []*Record, s *Settings, quant bool) (all contributions) {
+	margins, issued := s.tauMargins(quant)
+	for at, t := range margins {
+		p, c := worstPromise(of, at, s, quant), contribution{at: at}
+		if p == nil {
+			continue
+		}
+		if p.Broken() {
+			c.of = float64(p.Own - p.Other)
+		}
+		if p.Broken() || issued {
+			c.x = promiseMargin(p, t, issued)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// tau is tau01 of tauPromises.
+func (p contributions) tau(margins []float64, issued bool) weighted {
+	slices.SortStableFunc(p, func(a, b contribution) int { return cmp.Compare(a.x, b.x) })
+	most := len(p)/max(1, len(margins)) + 1
+	return func(weights []float64) float64 {
+		counts := lists.Make(len(margins), func(int) []promiseCount { return make([]promiseCount, 0, most) })
+		for _, c := range p {
+			w := int(weights[c.who])
+			counts[c.at] = append(counts[c.at], promiseCount{c.x, w, w * count(c.of > 0)})
+		}
+		return float64(curveOf(margins, counts, issued).fromTop(onePercent, 1).Value)
+	}
 }
 
 type promiseSums struct {
