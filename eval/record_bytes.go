@@ -41,23 +41,23 @@ func (c *recordBytes) record(l Layout, r *Record) {
 				c.b = append(c.b, *x...)
 			}
 		case *[]uint64:
-			if n := c.length(len(*x)); c.reads {
-				*x = append(*x, make([]uint64, n)...)
-			}
-			for i, v := range *x {
-				(*x)[i] = c.word(v)
-			}
+			*x = eachOf(c, *x, c.word)
 		case *[]Float:
-			if n := c.length(len(*x)); c.reads {
-				*x = append(*x, make([]Float, n)...)
-			}
-			for i, v := range *x {
-				(*x)[i] = c.float(v)
-			}
+			*x = eachOf(c, *x, c.float)
 		case *[]float32:
 			c.inputs(x, r)
 		}
 	}
+}
+
+func eachOf[T any](c *recordBytes, list []T, one func(T) T) []T {
+	if n := c.length(len(list)); c.reads {
+		list = append(list, make([]T, n)...)
+	}
+	for i, v := range list {
+		list[i] = one(v)
+	}
+	return list
 }
 
 func (c *recordBytes) float(v Float) Float {

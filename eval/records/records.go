@@ -264,24 +264,15 @@ func put(cell any, s string, r *eval.Record, inputs int) (err error) {
 	case *bool:
 		*x, err = strconv.ParseBool(s)
 	case *eval.Float:
-		err = putFloat(x, s)
+		*x, err = float(s)
 	case *string:
 		*x = strings.Clone(plain(s))
 	case *uint64:
 		*x, err = strconv.ParseUint(s, 16, 64)
 	case *[]uint64:
-		*x = nil
-		for word := range strings.SplitSeq(s, " ") {
-			v, bad := strconv.ParseUint(word, 16, 64)
-			*x, err = append(*x, v), errors.Join(err, bad)
-		}
+		*x, err = words(s, func(word string) (uint64, error) { return strconv.ParseUint(word, 16, 64) })
 	case *[]eval.Float:
-		*x = nil
-		for word := range strings.SplitSeq(s, " ") {
-			var v eval.Float
-			err = errors.Join(err, putFloat(&v, word))
-			*x = append(*x, v)
-		}
+		*x, err = words(s, float)
 	case *recourse.Status:
 		all := recourse.Statuses()
 		i := slices.IndexFunc(all, func(o recourse.Status) bool { return o.String() == s })
@@ -295,10 +286,17 @@ func put(cell any, s string, r *eval.Record, inputs int) (err error) {
 	return err
 }
 
-func putFloat(x *eval.Float, s string) error {
+func float(s string) (eval.Float, error) {
 	v, err := strconv.ParseFloat(s, 64)
-	*x = eval.Float(v)
-	return err
+	return eval.Float(v), err
+}
+
+func words[T any](s string, parse func(string) (T, error)) (all []T, err error) {
+	for word := range strings.SplitSeq(s, " ") {
+		v, bad := parse(word)
+		all, err = append(all, v), errors.Join(err, bad)
+	}
+	return all, err
 }
 
 func check(r *eval.Record, inputs int) error {
