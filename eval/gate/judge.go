@@ -32,17 +32,13 @@ func Judge(g *Gate, r, previous *eval.Result) *Report {
 			report.stricter(o, (&judge{Gate: j.Gate, r: o.Result, previous: previous}).checks())
 		}
 	}
-	report.noteReverse(g, r)
-	if r != nil && r.Population.Read > 0 && r.Population.Labelled == 0 {
-		report.note("no outcome is known: that the favourable class is the right one is unverified")
-	}
 	report.Findings = append(report.Findings, j.dataChecks()...)
 	if r != nil {
 		report.judgeEncoding(g, r.Population.Encoding)
 	}
 	report.conclude()
 	report.advise(r != nil && r.Settings.Sample > 0 && r.Population.Evaluated < r.Population.Refused)
-	report.noteLooks(g)
+	report.note(g, r)
 	return report
 }
 
@@ -118,9 +114,7 @@ func (j *judge) one(s *limitTest, r *eval.Result) Finding {
 	if few != "" {
 		return s.inconclusive(f, "%s; %s", s.amount(v), few)
 	}
-	f.Lower, f.Upper = eval.Float(lo), eval.Float(hi)
-	f.Verdict = s.limit.verdict(lo, hi)
-	f.Why = s.Name + ": " + s.amount(v) + "; " + s.outcome(&f, j.Confidence)
+	j.decide(s, &f, lo, hi, s.amount(v))
 	switch {
 	case f.Verdict != Inconclusive:
 	case s.Kind == metrics.Share:
@@ -142,6 +136,12 @@ func (j *judge) one(s *limitTest, r *eval.Result) Finding {
 		f.remark("not significantly beyond the limit")
 	}
 	return f
+}
+
+// decide gives a finding its bounds and its verdict.
+func (j *judge) decide(s *limitTest, f *Finding, lo, hi float64, what string) {
+	f.Lower, f.Upper, f.Verdict = eval.Float(lo), eval.Float(hi), s.limit.verdict(lo, hi)
+	f.Why = s.Name + ": " + what + "; " + s.outcome(f, j.Confidence)
 }
 
 // ends returns the one-sided bounds of a value, each at the level or more, or why there are none.
@@ -239,9 +239,8 @@ func (j *judge) gap(s *limitTest) Finding {
 			}
 		}
 	}
-	f.Value, f.Lower, f.Upper = worst.v.Value-best.v.Value, eval.Float(lo), eval.Float(hi)
-	f.Verdict = s.limit.verdict(lo, hi)
-	f.Why = fmt.Sprintf("%s: a difference of %s; %s", s.Name, s.difference(float64(f.Value)), s.outcome(&f, j.Confidence))
+	f.Value = worst.v.Value - best.v.Value
+	j.decide(s, &f, lo, hi, "a difference of "+s.difference(float64(f.Value)))
 	f.remark("%s in %s, %s in %s%s", s.amount(worst.v), worst.name, s.amount(best.v), best.name, leftOut(small))
 	return f
 }
@@ -317,10 +316,7 @@ func (j *judge) increase(s *limitTest) Finding {
 	case few0 != "":
 		return s.inconclusive(f, "in the earlier report, %s; %s", s.amount(w), few0)
 	}
-	f.Lower, f.Upper = eval.Float(lo-hi0), eval.Float(hi-lo0)
-	f.Verdict = s.limit.verdict(lo-hi0, hi-lo0)
-	f.Why = fmt.Sprintf("%s: the difference is %s; %s", s.Name, s.difference(float64(f.Value)),
-		s.outcome(&f, j.Confidence))
+	j.decide(s, &f, lo-hi0, hi-lo0, "the difference is "+s.difference(float64(f.Value)))
 	f.remark("%s, before %s", s.amount(v), s.amount(w))
 	return f
 }

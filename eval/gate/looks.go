@@ -133,19 +133,3 @@ func (r *Report) Looked(g *Gate) bool {
 		return f.Metric == "outputs" || own && f.Verdict != Pass
 	})
 }
-
-func (r *Report) noteLooks(g *Gate) {
-	d := g.withDefaults()
-	switch {
-	case d.Looks == OpenLooks && r.Verdict == Pass:
-	case d.Looks == OpenLooks:
-		r.note("this look at the model has confidence %s, and one at more or new people %s: all together have the gate's",
-			percent(d.Confidence), percent(task.Rounded(d.next(), 12)))
-	case d.Looks > 1:
-		r.note("%d looks are planned: each has confidence %s, so that all together have %s", d.Looks,
-			percent(d.Confidence), percent(1-(1-d.Confidence)*float64(d.Looks)))
-	case r.Verdict == Inconclusive && slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Need > 0 }):
-		r.note("one look is planned, and this was it: looking again until the gate passes has a lower confidence; " +
-			"--looks 2 plans a second look before the first")
-	}
-}

@@ -1,13 +1,15 @@
 package gate
 
 import (
+	_ "embed" // the notes
 	"fmt"
 	"slices"
-	"strings"
+	"text/template"
 
 	"cfq/eval"
 	"cfq/eval/metrics"
 	"cfq/internal/message"
+	"cfq/task"
 )
 
 // Verdict is the outcome of a check, and of all of them.
@@ -77,37 +79,50 @@ func (f *Finding) remark(format string, a ...any) {
 	f.Remark = text
 }
 
-func (r *Report) note(format string, a ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, a...)) }
+//go:embed notes.txt
+var noteTexts string
 
-func (r *Report) noteReverse(g *Gate, of *eval.Result) {
-	var added []string
-	limited, approvals := false, false
+// gateNotes are what the notes are about.
+type gateNotes struct {
+	*Report
+	Gate               Gate         // with its defaults
+	Result             *eval.Result // nil for none
+	Added, Unknown     []string     // reverse checks, and why others are not added
+	Limited, Approvals bool         // a check limits one direction, or approvals
+	Warnings           int          // findings that only warn
+	Open, Undecided    bool         // looks are not planned; more people would decide
+	After, Together    float64      // confidence of a look after this one, and of all that are planned
+}
+
+func (r *Report) note(g *Gate, of *eval.Result) {
+	d := g.withDefaults()
+	x := gateNotes{
+		Report: r, Gate: d, Result: of, Open: d.Looks == OpenLooks, After: task.Rounded(d.next(), 12),
+		Together: 1 - (1-d.Confidence)*float64(d.Looks),
+	}
+	judged := map[string]bool{}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		judged[f.Check] = true
+		if f.Severity == Warns {
+			x.Warnings++
+		}
+		x.Undecided = x.Undecided || f.Need > 0
+	}
 	for i := range g.Checks {
 		c := &g.Checks[i]
-		m, _ := metrics.By(c.Metric)
-		limited = limited || c.reverse() != nil
-		approvals = approvals || c.limitsApprovals()
-		judged := func(f Finding) bool { return f.Check == c.name() }
+		x.Limited, x.Approvals = x.Limited || c.reverse() != nil, x.Approvals || c.limitsApprovals()
 		switch {
 		case c.Reverse == "":
-		case slices.ContainsFunc(r.Findings, judged):
-			added = append(added, c.name())
+		case judged[c.name()]:
+			x.Added = append(x.Added, c.name())
 		default:
-			r.note("%s is not added: the quantized model's own recourse is not known for anybody (%s)", c.name(), m.Name)
+			x.Unknown = append(x.Unknown, fmt.Sprintf("%s is not added: the quantized model's own recourse is not known for "+
+				"anybody (%s)", c.name(), metrics.Must(c.Metric).Name))
 		}
 	}
-	if added != nil {
-		r.note("%s %s added, because a model that approves everybody breaks no promise; --one-sided leaves out what a "+
-			"limit on one direction adds", strings.Join(added, ", "), message.Plural(len(added), "is", "are"))
-	}
-	switch {
-	case limited && g.OneSided:
-		r.note("one-sided: a model that approves too easily can pass, a model that approves everybody too")
-	case !approvals && of != nil && of.Rate("gained").Den > 0:
-		gained := of.Rate("gained")
-		r.note("no check limits how many people the quantized model approves whom the original refuses (%d of %d): add one "+
-			"as gained<=0.02", gained.Num, gained.Den)
-	}
+	words := message.NewTemplates(noteTexts, template.FuncMap{"percent": percent})
+	r.Notes = append(r.Notes, words.Lines("notes", x)...)
 }
 
 func (r *Report) stricter(o *eval.Scenario, others []Finding) {
@@ -127,25 +142,15 @@ func (r *Report) stricter(o *eval.Scenario, others []Finding) {
 			f.remark("counted: %s", o.Name)
 		}
 	}
-	r.note("%s; checks are judged again (%s), the stricter verdict decides", o.About, o.Name)
 }
 
 func (r *Report) conclude() {
-	r.Verdict = Pass
-	warns := 0
+	if r.Verdict = Pass; len(r.Findings) == 0 {
+		r.Verdict = Inconclusive
+	}
 	for i := range r.Findings {
-		f := &r.Findings[i]
-		if f.Severity == Warns {
-			warns++
-		} else if f.Verdict == Fail || f.Verdict == Inconclusive && r.Verdict == Pass {
+		if f := &r.Findings[i]; !f.OK() && r.Verdict != Fail {
 			r.Verdict = f.Verdict
 		}
-	}
-	switch {
-	case len(r.Findings) == 0:
-		r.Verdict = Inconclusive
-		r.note("there are no checks")
-	case warns == len(r.Findings):
-		r.note("all checks are warnings: this gate always passes")
 	}
 }
