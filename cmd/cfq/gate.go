@@ -18,20 +18,17 @@ import (
 	"cfq/eval/metrics"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/recourse"
 	"cfq/task"
 )
 
-const hintInconclusive = "with new people, `cfq gate %[1]s %[2]s -d MORE -t %[3]s` with the same checks is another " +
-	"look; `cfq quantize %[1]s -d DATA -t %[3]s -o %[2]s --overwrite --target-vd %[4]s`, or with a larger --budget, " +
-	"makes a model that fewer people can judge"
-
 type gateFlags struct {
 	evaluationFlags
 	file           string
 	checks         []string
-	limits         [4]string // of shorthands
+	limits         [4]string // of shorthands, as checks; "" for those not given
 	own            gate.Gate // what flags say of it
 	scores         string
 	looks          looksFlags
@@ -68,8 +65,8 @@ func (f *gateFlags) variables() variables {
 	})
 	for i, s := range shorthands() {
 		v[s.flag] = func(text string) error {
-			f.limits[i] = text
-			_, err := gate.ParseCheck(fmt.Sprintf(s.check, text))
+			f.limits[i] = fmt.Sprintf(s.check, text)
+			_, err := gate.ParseCheck(f.limits[i])
 			return errors.Unwrap(err) // the flag stands for the check
 		}
 	}
@@ -102,7 +99,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	f.looks.record(e, judged.Gate)
-	return f.verdict(e, args, judged)
+	return f.verdict(e, judged.Gate)
 }
 
 // dropReports removes the reports that this run replaces: what an earlier run wrote must not stand next to one that
@@ -226,28 +223,21 @@ func (d *evaluation) measureFor(
 		return r, nil, err
 	}
 	// Who the people are is known all the same.
-	if err = d.source(ctx, func(*eval.Batch) error { return nil }); err == nil {
-		r, err = unmeasured(ctx, d, o)
+	if err := d.source(ctx, func(*eval.Batch) error { return nil }); err != nil {
+		return nil, nil, err
 	}
-	return r, broken, err
-}
-
-func unmeasured(ctx context.Context, d *evaluation, o eval.Options) (*eval.Result, error) {
-	if len(o.Margins) == 0 { // no check has one
-		o.Margins = []float64{0}
-	}
-	b := &eval.Batch{People: &task.People{Subgroups: d.task.Attributes()}, Set: d.allowed.set.Select(nil)}
-	empty, settings, err := eval.Measure(ctx, d.models[0], []recourse.Model{d.models[1]}, b.Source(), o)
+	nobody := &eval.Batch{People: &task.People{Subgroups: d.task.Attributes()}, Set: d.allowed.set.Select(nil)}
+	empty, settings, err := eval.Measure(ctx, d.models[0], []recourse.Model{d.models[1]}, nobody.Source(), o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d.tabled = &measured{empty, settings, eval.DataFile{Rows: d.total.Total, Unreadable: d.total.Failed}, o}
 	all, err := d.results(ctx, o, true)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	all[0].Warnings = []string{}
-	return all[0], nil
+	return all[0], broken, nil
 }
 
 func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
@@ -266,14 +256,9 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	settle(f, fs, "transfer", &g.Factor, f.transfer)
 	settle(f, fs, "max-unreadable", &g.MaxUnreadable, f.own.MaxUnreadable)
 	f.transfer = g.Factor
-	var texts []string
-	for i, s := range shorthands() {
-		if cli.Given(fs, s.flag) {
-			texts = append(texts, fmt.Sprintf(s.check, f.limits[i]))
-		}
-	}
+	given := lists.Filter(f.limits[:], func(text string) bool { return text != "" })
 	var errs []error
-	for _, text := range append(texts, f.checks...) {
+	for _, text := range append(given, f.checks...) {
 		c, err := gate.ParseCheck(text)
 		if err != nil {
 			errs = append(errs, err)
@@ -377,15 +362,10 @@ func identified(f report.File) string {
 	return fmt.Sprintf("%s (%.12s)", f.Name, f.SHA256)
 }
 
-func (f *gateFlags) verdict(e *env, models []string, doc *report.Document) error {
-	r := doc.Gate
-	hint := fmt.Sprintf(hintInconclusive, models[0], models[1], f.task, cmp.Or(f.limits[0], "0.02"))
+func (f *gateFlags) verdict(e *env, r *gate.Report) error {
 	var which []string
-	unproved := doc.Result.Settings.NoProof != ""
 	for i := range r.Findings {
 		if x := &r.Findings[i]; !x.OK() && x.Verdict == r.Verdict {
-			m, _ := metrics.By(x.Metric)
-			unproved = unproved && m.Requires == metrics.Transfer
 			name := x.Check
 			if x.Group != "" {
 				name += " of " + x.Group
@@ -393,13 +373,7 @@ func (f *gateFlags) verdict(e *env, models []string, doc *report.Document) error
 			which = append(which, name)
 		}
 	}
-	err := fmt.Errorf("%s: %s", r.Verdict, strings.Join(which, ", "))
-	if slices.Equal(which, []string{gate.EncodingCheck}) {
-		hint = strings.Join(r.Next, " ")
-	}
-	if unproved {
-		hint = "what has a proof: docs/verdicts.md, Transfer certificates"
-	}
+	err, hint := fmt.Errorf("%s: %s", r.Verdict, strings.Join(which, ", ")), strings.Join(r.Next, " ")
 	switch {
 	case r.Verdict == gate.Pass:
 		return nil

@@ -247,7 +247,7 @@ func (d *evaluation) results(ctx context.Context, o eval.Options, survey bool) (
 				return nil, err
 			}
 			d.survey = report.NewSurvey(&m.settings, d.set)
-			visitors = append(visitors, d.survey.Visitor())
+			visitors = append(visitors, d.survey.Visit)
 		}
 		r, err := eval.Summarize(x, m.settings, m.file, by, visitors...)
 		if errors.Is(err, eval.ErrSamples) {

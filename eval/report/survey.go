@@ -32,10 +32,8 @@ func NewSurvey(s *eval.Settings, people func(of []*eval.Record) *constraint.Set)
 	return &Survey{s: s, people: people}
 }
 
-// Visitor looks at the records.
-func (v *Survey) Visitor() eval.Visitor { return v.visit }
-
-func (v *Survey) visit(some []*eval.Record, _ [][]*eval.Record) error {
+// Visit is an [eval.Visitor].
+func (v *Survey) Visit(some []*eval.Record, _ [][]*eval.Record) error {
 	at := v.s.Headline()
 	for _, x := range some {
 		if x.Evaluated && x.Steps[at].Full.Broken() {

@@ -16,18 +16,18 @@ type metricColumn struct {
 	show         func(v eval.Value) string
 }
 
-func asPercent(v eval.Value) string  { return percent(v.Value, 1) }
-func asFraction(v eval.Value) string { return fraction(v.Rate()) }
-func asInterval(v eval.Value) string { return interval(v.Rate(), 1) }
-func asCount(v eval.Value) string    { return strconv.Itoa(v.N) }
-func asChange(v eval.Value) string   { return change(v.Value, 1) }
+func asPercent(v eval.Value) string { return percent(v.Value, 1) }
 
 // columns are the columns that a template lists: head, metric, and how values are shown.
 func (v *evaluationView) columns(name string, data any) (columns []metricColumn) {
 	shows := map[string]func(eval.Value) string{
-		"percent": asPercent, "fraction": asFraction, "interval": asInterval, "count": asCount, "change": asChange,
-		"bounds": func(x eval.Value) string { return relative(x.Estimate) },
-		"fixed":  func(x eval.Value) string { return fixed(x.Value, 3) },
+		"percent":  asPercent,
+		"fraction": func(x eval.Value) string { return fraction(x.Rate()) },
+		"interval": func(x eval.Value) string { return interval(x.Rate(), 1) },
+		"count":    func(x eval.Value) string { return strconv.Itoa(x.N) },
+		"change":   func(x eval.Value) string { return change(x.Value, 1) },
+		"bounds":   func(x eval.Value) string { return relative(x.Estimate) },
+		"fixed":    func(x eval.Value) string { return fixed(x.Value, 3) },
 		// with intervals where there is room
 		"percent +-": v.withBounds(percent), "change +-": v.withBounds(change), "fixed +-": v.withBounds(fixed),
 		"signed +-": v.withBounds(signed),
