@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -445,15 +444,11 @@ func (w *lowering) finish(v string, dims []int64, dtype graph.DType, name string
 		shape := graph.FromInts("shape", append([]int64{-1}, dims...), int64(len(dims)+1))
 		v = w.b.Op("Reshape", []string{v, w.b.Const(shape)})
 	}
+	last := &graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{name}}
 	if dtype != graph.Float && dtype != graph.Undefined {
-		v = w.b.Op("Cast", []string{v}, graph.IntAttr("to", int64(dtype)))
+		last.Op, last.Attrs = "Cast", []graph.Attr{graph.IntAttr("to", int64(dtype))}
 	}
-	shared := v == w.x || slices.Contains(slices.Collect(maps.Values(w.slices)), v) // other values may be made of it
-	if n := w.b.G.Nodes; len(n) > 0 && n[len(n)-1].Outputs[0] == v && !shared {
-		n[len(n)-1].Outputs[0] = name
-		return
-	}
-	w.b.Append(&graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{name}})
+	w.b.Append(last)
 }
 
 func (w *lowering) boundary(f *boundary) error {

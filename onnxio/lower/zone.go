@@ -62,7 +62,8 @@ type boundary struct {
 func preprocessingOf(m *graph.Model, o ort.Options) (z *preprocessing, err error) {
 	g := m.Graph
 	z = &preprocessing{
-		g: g, constants: g.Constants(), class: map[string]valueClass{}, elems: map[string][]elem{}, depends: map[string][]int{},
+		g: g, constants: g.Constants(), class: map[string]valueClass{},
+		elems: map[string][]elem{}, depends: map[string][]int{},
 	}
 	read := used(g.Nodes)
 	for _, v := range g.DataInputs() {

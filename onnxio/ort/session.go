@@ -291,11 +291,9 @@ func Types(m *graph.Model, o Options) (graph.Types, error) {
 		return nil, err
 	}
 	c, types := m.Clone(), graph.Types{}
-	c.Graph.Outputs = nil
-	for _, n := range c.Graph.Nodes {
-		made := lists.Filter(n.Outputs, func(name string) bool { return name != "" })
-		c.Graph.Outputs = append(c.Graph.Outputs, lists.Map(made, func(v string) graph.Value { return graph.Value{Name: v} })...)
-	}
+	made := lists.Filter(lists.Join(c.Graph.Nodes, func(n *graph.Node) []string { return n.Outputs }),
+		func(name string) bool { return name != "" })
+	c.Graph.Outputs = lists.Map(made, func(v string) graph.Value { return graph.Value{Name: v} })
 	onnx, err := codec.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("serializing the model for ONNX Runtime: %w", err)
