@@ -20,33 +20,16 @@ type ModelColumn struct {
 	Text   bool     // the categories are texts; else whole numbers, which may be codes of the texts in the data
 }
 
-func (m *Model) encoding(t *table, o Options) (*Encoding, map[string]string, error) {
-	e, asked, err := ofColumns(t, m.Columns, o.Features, o.Label)
+// encoding returns how the inputs of a model that names its columns are made of those of a table: nothing is left to
+// guess but which column is which, where the model's inputs have no such names, what its codes stand for, and whether
+// it takes numbers that were scaled.
+func (m *Model) encoding(t *table, o Options) (*Encoding, error) {
+	columns := m.Columns
+	names, err := matched(t, columns, o.Features, o.Label)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	first := slices.IndexFunc(e.inputs, func(f task.Feature) bool { return f.Number() != nil })
-	if first >= 0 && !m.Scales {
-		column := e.inputs[first].Column
-		asked[column] = strings.TrimSpace(asked[column] + " Does the model take numbers as they are, as here, or " +
-			"standardised (mean and std)? Its graph does not scale them.")
-	}
-	if i := task.Find(m.Labels, o.Favourable); i >= 0 && o.Favourable != "" {
-		e.index = i
-	}
-	return e, asked, nil
-}
-
-// ofColumns returns how the inputs of a model that names its columns are made of those of a table: nothing is left to
-// guess but which column is which, where the model's inputs have no such names, and what its codes stand for.
-// features are the columns in the model's order, nil when the names or the order in the table tell. The second
-// result holds questions, by column.
-func ofColumns(t *table, columns []ModelColumn, features []string, label string) (*Encoding, map[string]string, error) {
-	names, err := matched(t, columns, features, label)
-	if err != nil {
-		return nil, nil, err
-	}
-	e, questions := &Encoding{index: -1}, map[string]string{}
+	e, scales := &Encoding{index: -1, asked: map[string]string{}}, m.Scales
 	for i, c := range columns {
 		in := task.Feature{Name: c.Name, Column: names[i], Impute: c.Impute}
 		p := look(t.column(names[i]))
@@ -61,25 +44,32 @@ func ofColumns(t *table, columns []ModelColumn, features []string, label string)
 			}
 			values, err := c.named(p)
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			in.Encoding = &task.OneHot{Values: values}
 			if !slices.Equal(values, c.Values) {
-				questions[p.name] = "the model has codes from " + c.Values[0] + " to " + c.Values[len(c.Values)-1] +
+				e.asked[p.name] = "the model has codes from " + c.Values[0] + " to " + c.Values[len(c.Values)-1] +
 					" here, and the data texts: are they in the alphabetical order, as below? The list has the order of the codes."
 			}
 		case !p.numeric && decimalCommas(p.texts):
-			return nil, nil, fmt.Errorf("the model's input %s is a number, and column %s has decimal commas: %s; write decimal "+
+			return nil, fmt.Errorf("the model's input %s is a number, and column %s has decimal commas: %s; write decimal "+
 				"points", message.Quote(c.Name), message.Quote(p.name), message.List(p.texts, 5))
 		case !p.numeric:
-			return nil, nil, fmt.Errorf("the model's input %s is a number, but column %s has texts: %s; --features lists the "+
+			return nil, fmt.Errorf("the model's input %s is a number, but column %s has texts: %s; --features lists the "+
 				"columns in the model's order", message.Quote(c.Name), message.Quote(p.name), message.List(p.texts, 5))
 		default:
 			in.Encoding = &task.Standardized{Std: 1, Spread: 1}
+			if !scales { // asked once
+				e.asked[p.name], scales = "Does the model take numbers as they are, as here, or standardised (mean and std)? "+
+					"Its graph does not scale them.", true
+			}
 		}
 		e.inputs = append(e.inputs, in)
 	}
-	return e, questions, nil
+	if i := task.Find(m.Labels, o.Favourable); i >= 0 && o.Favourable != "" {
+		e.index = i
+	}
+	return e, nil
 }
 
 func decimalCommas(texts []string) bool {

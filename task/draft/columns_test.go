@@ -86,7 +86,7 @@ func TestOfModel(t *testing.T) {
 		},
 		{[]ModelColumn{codes("x", 2)}, []string{"job"}, `error column "job" has 3 values, and the model codes for 2`, nil},
 	} {
-		e, questions, err := ofColumns(open(t, applicants), c.columns, c.features, "label")
+		e, err := encodingOf(open(t, applicants), c.columns, c.features, "label")
 		if err != nil {
 			if !strings.HasPrefix("error "+err.Error(), c.want) {
 				t.Errorf("%v, want %s", err, c.want)
@@ -100,11 +100,15 @@ func TestOfModel(t *testing.T) {
 		}
 		must.Same(t, c.want, strings.Join(have, ", "))
 		for _, name := range []string{"Age", "income", "housing", "job"} {
-			if (questions[name] != "") != slices.Contains(c.questions, name) {
-				t.Errorf("%s: question about %s: %q", c.want, name, questions[name])
+			if (e.asked[name] != "") != slices.Contains(c.questions, name) {
+				t.Errorf("%s: question about %s: %q", c.want, name, e.asked[name])
 			}
 		}
 	}
+}
+
+func encodingOf(t *table, columns []ModelColumn, features []string, label string) (*Encoding, error) {
+	return (&Model{Columns: columns, Scales: true}).encoding(t, Options{Features: features, Label: label})
 }
 
 // TestCodesOfNotKnown: a model with a code for each text and one more was trained with what looks like "not known" as a
@@ -114,7 +118,7 @@ func TestCodesOfNotKnown(t *testing.T) {
 	data := strings.Replace(applicants, "rent,cook,bad", "rent,?,bad", 1)
 	for n, want := range map[string]string{"0 1 2": "[clerk cook nurse]", "0 1 2 3": "[? clerk cook nurse]"} {
 		c := ModelColumn{Name: "job", Values: strings.Fields(n)}
-		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
+		e, err := encodingOf(open(t, data), []ModelColumn{c}, nil, "label")
 		must.Do(t, err)
 		must.Same(must.In(t, n), want, fmt.Sprint(e.inputs[0].Values()))
 	}
@@ -125,14 +129,14 @@ func TestNan(t *testing.T) {
 	t.Parallel()
 	c := ModelColumn{Name: "job", Values: []string{"clerk", "cook", "nan", "nurse"}, Text: true}
 	for data, want := range map[string]string{applicants: "", strings.Replace(applicants, "nurse", "", 1): "nan"} {
-		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
+		e, err := encodingOf(open(t, data), []ModelColumn{c}, nil, "label")
 		must.Do(t, err)
 		must.Same(t, want, e.inputs[0].Impute)
 	}
 	c.Values[2] = "?" // which no encoder takes an empty field for by itself
 	for blank, data := range map[string]string{"": applicants, "?": strings.Replace(applicants, "nurse", "", 1)} {
 		c.Impute = blank
-		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
+		e, err := encodingOf(open(t, data), []ModelColumn{c}, nil, "label")
 		must.Do(t, err)
 		must.Same(t, blank, e.inputs[0].Impute)
 	}
@@ -191,6 +195,6 @@ func TestNumbersAlone(t *testing.T) {
 func TestDecimalCommas(t *testing.T) {
 	t.Parallel()
 	data := open(t, "Age;y\n"+strings.Repeat("1,5;a\n33,87;b\n-2,25;a\n", 10))
-	_, _, err := ofColumns(data, []ModelColumn{{Name: "x"}}, []string{"Age"}, "y")
+	_, err := encodingOf(data, []ModelColumn{{Name: "x"}}, []string{"Age"}, "y")
 	must.Fail(t, err, `column "Age" has decimal commas: "1,5", "33,87", "-2,25"; write`)
 }

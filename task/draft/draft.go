@@ -40,9 +40,8 @@ type Options struct {
 	Encoding   *Encoding // how the model's inputs are made of columns; nil = not known
 	File       string    // name of the data file, for the comments
 
-	asked   map[string]string // questions about the encoding, by column
-	inputs  int               // of the model; 0 = not known
-	imputed []float64         // by input, the number that the model takes for one that is not known; NaN is none
+	inputs  int       // of the model; 0 = not known
+	imputed []float64 // by input, the number that the model takes for one that is not known; NaN is none
 }
 
 // Model is what a draft is told of the model.
@@ -119,7 +118,7 @@ func New(ctx context.Context, from Source, o Options, m *Model) (*Draft, error) 
 			return nil, err
 		}
 		if m.Columns != nil && o.Encoding == nil {
-			if o.Encoding, o.asked, err = m.encoding(t, o); err != nil {
+			if o.Encoding, err = m.encoding(t, o); err != nil {
 				return nil, err
 			}
 			o.Features = nil // the encoding names them
@@ -272,7 +271,7 @@ func (d *drafter) declared() error {
 
 func (d *drafter) declare(in *task.Feature, p *profile) feature {
 	f := d.start(p)
-	if q := d.o.asked[p.name]; q != "" {
+	if q := d.o.Encoding.asked[p.name]; q != "" {
 		f.ask("%s", q)
 	}
 	f.Impute = in.Impute

@@ -18,8 +18,9 @@ import (
 
 // Encoding is how a training script made the model's inputs of the columns, as the script wrote it down.
 type Encoding struct {
-	index  int            // class index of the favourable outcome; -1: not known
-	inputs []task.Feature // one for each column, in the order of the model's inputs; the Spread of a number is not known
+	index  int               // class index of the favourable outcome; -1: not known
+	inputs []task.Feature    // one for each column, in the order of the model's inputs; a number's Spread is not known
+	asked  map[string]string // questions, by column
 }
 
 // ReadEncoding reads a declared encoding from a JSON file.
