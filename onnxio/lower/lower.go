@@ -49,9 +49,10 @@ func width(columns []Column) int {
 
 func sizesOf(v graph.Value) (dims []int64, size int) {
 	size = 1
-	for _, d := range v.Shape[1:] {
-		dims = append(dims, d.Size)
-		size *= int(d.Size)
+	for _, d := range v.Shape[min(1, len(v.Shape)):] {
+		n := max(d.Size, 1) // others are of inputs that nothing reads
+		dims = append(dims, n)
+		size *= int(n)
 	}
 	return dims, size
 }

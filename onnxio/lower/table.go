@@ -243,11 +243,8 @@ func (f *boundary) collect(out *graph.Tensor, batch, rows int, numbers bool) err
 }
 
 func feed(v graph.Value, columns []Column, rows int, value func(row, column int) string) (*graph.Tensor, error) {
-	dims, size := []int64{int64(rows)}, 1
-	for _, d := range v.Shape[min(1, len(v.Shape)):] {
-		dims = append(dims, max(d.Size, 1))
-		size *= int(max(d.Size, 1))
-	}
+	dims, size := sizesOf(v)
+	dims = append([]int64{int64(rows)}, dims...)
 	first := slices.IndexFunc(columns, func(c Column) bool { return c.Input == v.Name })
 	t := &graph.Tensor{Name: v.Name, DType: v.DType, Dims: dims}
 	numbers, whole := make([]float64, rows*size), make([]int64, rows*size)
