@@ -12,19 +12,19 @@ import (
 )
 
 type imageDraft struct {
+	page
 	file   *task.ImageFile
 	pixels task.Pixels
-	asked  []string // of shape, scaling and class
-
-	label, favourable string
-	index             int // of the favourable class, -1: not known
-	notes             []string
+	notes  []string
 }
 
 // findImages looks for images at path, an IDX file or a folder, for a model whose input has these sizes after the
 // batch; nil when there are none. Without a model sizes are nil: grey images have a shape all the same.
 func findImages(path string, sizes []int) (*imageDraft, error) {
-	p, numbers := &imageDraft{index: -1, pixels: task.Pixels{Layout: "chw", Standardized: task.Standardized{Std: 255}}}, 1
+	p, numbers := &imageDraft{
+		page:   page{Index: -1, Image: true, Missing: true},
+		pixels: task.Pixels{Layout: "chw", Standardized: task.Standardized{Std: 255}},
+	}, 1
 	for _, n := range sizes {
 		numbers *= n
 	}
@@ -55,59 +55,56 @@ func findImages(path string, sizes []int) (*imageDraft, error) {
 		p.pixels.Layout = "hwc"
 	case len(sizes) != 3:
 		if p.pixels.Shape = first; channels > 1 {
-			p.asked = []string{"are the model's inputs channels, rows, columns (chw), or rows, columns, channels (hwc)?"}
+			p.Asked = []string{"are the model's inputs channels, rows, columns (chw), or rows, columns, channels (hwc)?"}
 		}
 	}
 	return p, nil
 }
 
 func (p *imageDraft) draft(ctx context.Context, from Source, o Options, m *Model) (*Draft, error) {
-	p.label, p.favourable = o.Label, o.Favourable
-	if p.label == "" && len(p.file.Names) > 1 {
-		p.label = p.file.Names[1]
+	p.Data = task.Data{Label: o.Label, Favourable: o.Favourable}
+	if p.Data.Label == "" && len(p.file.Names) > 1 {
+		p.Data.Label = p.file.Names[1]
 	}
 	plain, err := p.write(o.File)
 	if err != nil {
 		return nil, err
 	}
-	from.Rows.Most, from.Rows.Seed, from.Rows.Keep = maxSample, 1, []string{p.label}
+	from.Rows.Most, from.Rows.Seed, from.Rows.Keep = maxSample, 1, []string{p.Data.Label}
 	people, err := task.Read(ctx, from.Path, plain.Task, from.Rows)
 	if err != nil {
 		return nil, err
 	}
 	labels := lists.Map(people.Kept, func(kept []string) string { return kept[0] })
-	if p.favourable != "" && p.label != "" && task.Find(labels, p.favourable) < 0 {
-		return nil, fmt.Errorf("column %s has no value %q in %d rows", p.label, p.favourable, people.N)
+	if p.Data.Favourable != "" && p.Data.Label != "" && task.Find(labels, p.Data.Favourable) < 0 {
+		return nil, fmt.Errorf("column %s has no value %q in %d rows", p.Data.Label, p.Data.Favourable, people.N)
 	}
 	if m == nil {
-		p.index = 1
+		p.Index = 1
 		p.notes = append(p.notes, "there is no model: one of `cfq train` takes pixels between 0 and 1, and its favourable "+
 			"class has the index 1")
 		return p.write(o.File)
 	}
-	class, sorted := classOf(p.favourable, labels, m)
-	if p.index = class; class >= 0 && !sorted {
-		p.notes = append(p.notes, fmt.Sprintf("the class index of the label %s is %d", p.favourable, class))
+	class, sorted := classOf(p.Data.Favourable, labels, m)
+	if p.Index = class; class >= 0 && !sorted {
+		p.notes = append(p.notes, fmt.Sprintf("the class index of the label %s is %d", p.Data.Favourable, class))
 	}
 	asked := []string{"does the model take pixels between 0 and 1 (std: 255), as here, as bytes (std: 1), " +
 		"between -1 and 1 (mean and std: 127.5), or standardised? `cfq task check` compares them by the labels."}
 	if sorted {
 		asked = append(asked, "are the model's classes in the order of the labels in the alphabet?")
 	}
-	p.asked = append(asked, p.asked...)
+	p.Asked = append(asked, p.Asked...)
 	return p.write(o.File)
 }
 
 func (p *imageDraft) write(file string) (*Draft, error) {
 	f := task.Feature{Name: p.file.Names[0], Column: p.file.Names[0], Encoding: &p.pixels, Action: task.Free()}
 	f.Bounds, f.Step = [2]float64{0, 255}, 1
-	out := &page{
-		About: fmt.Sprintf("A draft from %s. Which pixels can change, how far, and at what cost is for you to say: "+
-			"sparsity.max_features bounds how many.", message.Legible(file)),
-		Data: task.Data{Label: p.label, Favourable: p.favourable}, Missing: true,
-		Index: p.index, pageQuestions: pageQuestions{Asked: p.asked}, Image: true,
-		Features: []pageFeature{{Keys: entry(&f)}},
-	}
+	out := p.page
+	out.About = fmt.Sprintf("A draft from %s. Which pixels can change, how far, and at what cost is for you to say: "+
+		"sparsity.max_features bounds how many.", message.Legible(file))
+	out.Features = []pageFeature{{Keys: entry(&f)}}
 	return out.draft(p.notes)
 }
 
