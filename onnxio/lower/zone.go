@@ -385,7 +385,8 @@ func (z *preprocessing) lookup(n *graph.Node) {
 		}
 	case "Gather", "GatherElements":
 		if z.class[n.Input(1)] == raw {
-			if s := z.types[n.Input(0)].Shape; z.class[n.Input(0)] == fixed && len(s) > 0 && s[axis(n, len(s))].Size > 0 {
+			table, s := z.class[n.Input(0)], z.types[n.Input(0)].Shape
+			if (table == fixed || table == sizes) && len(s) > 0 && s[axis(n, len(s))].Size > 0 {
 				z.tables = append(z.tables, tableSizes{z.elems[n.Input(1)], s[axis(n, len(s))].Size})
 			}
 		}
