@@ -90,7 +90,7 @@ func ParseCheck(text string) (Check, error) {
 		return fail(err)
 	}
 	c.put(limit{s, v})
-	for _, p := range c.problems() {
+	for _, p := range c.problems(0) {
 		err = errors.Join(err, errors.New(p.text))
 	}
 	if err != nil {
@@ -216,65 +216,61 @@ func (c *Check) fields() [gap + 1]**float64 {
 	return [...]**float64{&c.Max, &c.Min, &c.AbsMax, &c.MaxIncrease, &c.MaxGap}
 }
 
-func (c *Check) problems() []mistake {
-	var ps []mistake
-	add := func(key, format string, a ...any) {
-		ps = append(ps, mistake{key: key, text: fmt.Sprintf(format, a...)})
-	}
+func (c *Check) problems(at int) (all mistakes) {
 	if !slices.Contains([]Severity{"", Blocks, Warns}, c.Severity) {
-		add("severity", "invalid severity %s: want error or warning", message.Quote(string(c.Severity)))
+		all.add(at, "severity", "invalid severity %s: want error or warning", message.Quote(string(c.Severity)))
 	}
 	if c.Margin != nil && (!(*c.Margin >= 0) || math.IsInf(*c.Margin, 1)) {
-		add("margin", "invalid margin %v: want a number, 0 or more", *c.Margin)
+		all.add(at, "margin", "invalid margin %v: want a number, 0 or more", *c.Margin)
 	}
 	if len(c.limits()) == 0 {
-		add("", "missing limit: set max, min, abs_max, max_increase, or max_gap with by")
+		all.add(at, "", "missing limit: set max, min, abs_max, max_increase, or max_gap with by")
 	}
 	m, ok := metrics.By(c.Metric)
 	switch {
 	case c.Metric == "":
-		add("metric", "missing metric: want one such as vd")
-		return ps
+		all.add(at, "metric", "missing metric: want one such as vd")
+		return all
 	case !ok:
-		add("metric", "unknown metric %s%s", message.Quote(c.Metric), otherMetric(c.Metric))
-		return ps
+		all.add(at, "metric", "unknown metric %s%s", message.Quote(c.Metric), otherMetric(c.Metric))
+		return all
 	case m.Instead != "":
-		add("metric", "%s has no bound that holds whatever its distribution: use %s (docs/verdicts.md, Bounds)", c.Metric,
-			m.Instead)
+		all.add(at, "metric", "%s has no bound that holds whatever its distribution: use %s (docs/verdicts.md, Bounds)",
+			c.Metric, m.Instead)
 	case c.Margin != nil && !m.PerMargin():
-		add("margin", "%s has no required margin", c.Metric)
+		all.add(at, "margin", "%s has no required margin", c.Metric)
 	}
 	for _, l := range c.limits() {
 		if text := l.problem(&m); text != "" {
-			add(l.side.text().key, "%s", text)
+			all.add(at, l.side.text().key, "%s", text)
 		}
 	}
 	switch {
 	case c.Max != nil && c.Min != nil:
 		if *c.Max < *c.Min {
-			add("min", "min %v is above max %v", *c.Min, *c.Max)
+			all.add(at, "min", "min %v is above max %v", *c.Min, *c.Max)
 		}
 	case c.Min != nil && m.Better == metrics.Lower:
-		add("min", "lower is better for %s: use max", c.Metric)
+		all.add(at, "min", "lower is better for %s: use max", c.Metric)
 	case c.Max != nil && m.Better == metrics.Higher:
-		add("max", "higher is better for %s: use min", c.Metric)
+		all.add(at, "max", "higher is better for %s: use min", c.Metric)
 	}
 	if c.MaxIncrease != nil && m.Better == metrics.Higher {
-		add("max_increase", "higher is better for %s: an increase is no regression", c.Metric)
+		all.add(at, "max_increase", "higher is better for %s: an increase is no regression", c.Metric)
 	}
 	switch needs := m.Requires; {
 	case c.By == "" && c.MaxGap != nil:
-		add("max_gap", "max_gap compares groups: set by, for example by: sex")
+		all.add(at, "max_gap", "max_gap compares groups: set by, for example by: sex")
 	case c.By == "":
 	case slices.Contains(strings.Split(grouping(c.By), "*"), ""):
-		add("by", "invalid grouping %s: write sex, or sex*race for both at once", message.Quote(c.By))
+		all.add(at, "by", "invalid grouping %s: write sex, or sex*race for both at once", message.Quote(c.By))
 	case needs == metrics.File || needs >= metrics.Timing:
-		add("by", "%s does not depend on people: it has no groups", c.Metric)
+		all.add(at, "by", "%s does not depend on people: it has no groups", c.Metric)
 	}
 	if c.By != "" && c.MaxIncrease != nil {
-		add("max_increase", "max_increase is about all people: use a separate check without by")
+		all.add(at, "max_increase", "max_increase is about all people: use a separate check without by")
 	}
-	return ps
+	return all
 }
 
 // otherMetric suggests a metric for an unknown one, which may be its key in reports or a part of its ID.

@@ -146,6 +146,12 @@ type mistake struct {
 	text string
 }
 
+type mistakes []mistake
+
+func (m *mistakes) add(at int, key, format string, a ...any) {
+	*m = append(*m, mistake{at, key, fmt.Sprintf(format, a...)})
+}
+
 // Check reports all mistakes in the gate. A gate without checks is one.
 func (g *Gate) Check() error {
 	var errs []error
@@ -162,42 +168,36 @@ func (g *Gate) Check() error {
 	return errors.Join(errs...)
 }
 
-func (g *Gate) problems() []mistake {
-	var ps []mistake
-	add := func(at int, key, format string, a ...any) {
-		ps = append(ps, mistake{at, key, fmt.Sprintf(format, a...)})
-	}
+func (g *Gate) problems() (all mistakes) {
 	d := g.withDefaults()
 	if !(d.Confidence >= 0.5 && d.Confidence < 1) {
-		add(-1, "confidence", "invalid confidence %v: want at least 0.5 and less than 1", d.Confidence)
+		all.add(-1, "confidence", "invalid confidence %v: want at least 0.5 and less than 1", d.Confidence)
 	}
 	if !(d.Margin > 0) || math.IsInf(d.Margin, 1) {
-		add(-1, "margin", "invalid margin %v: want more than 0; a check at the decision boundary sets its own margin",
+		all.add(-1, "margin", "invalid margin %v: want more than 0; a check at the decision boundary sets its own margin",
 			d.Margin)
 	}
 	if d.MinPeople < 1 {
-		add(-1, "min_people", "invalid number of people %d: want 1 or more", d.MinPeople)
+		all.add(-1, "min_people", "invalid number of people %d: want 1 or more", d.MinPeople)
 	}
 	if !(*d.MaxUnreadable >= 0 && *d.MaxUnreadable <= 1) {
-		add(-1, "max_unreadable", "invalid share %v: want a number from 0 to 1", *d.MaxUnreadable)
+		all.add(-1, "max_unreadable", "invalid share %v: want a number from 0 to 1", *d.MaxUnreadable)
 	}
 	if len(g.Checks) == 0 {
-		add(-1, "checks", "no checks: a gate without checks would pass every model")
+		all.add(-1, "checks", "no checks: a gate without checks would pass every model")
 	}
 	seen := map[string]bool{}
 	for i := range g.Checks {
 		c := &g.Checks[i]
-		for _, p := range c.problems() {
-			ps = append(ps, mistake{i, p.key, p.text})
-		}
+		all = append(all, c.problems(i)...)
 		if seen[c.name()] {
 			key := "name"
 			if c.Name == "" {
 				key = ""
 			}
-			add(i, key, "duplicate check %s: give one of them another name", message.Quote(c.name()))
+			all.add(i, key, "duplicate check %s: give one of them another name", message.Quote(c.name()))
 		}
 		seen[c.name()] = true
 	}
-	return ps
+	return all
 }

@@ -32,7 +32,7 @@ func everyCheck(t *testing.T) []Check {
 			{MaxGap: &high, By: "sex"},
 		} {
 			c.Metric = m.ID
-			if c.problems() == nil {
+			if c.problems(0) == nil {
 				all = append(all, c)
 			}
 		}
