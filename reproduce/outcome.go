@@ -1,7 +1,6 @@
 package reproduce
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -45,7 +44,7 @@ func readOutcome(command, path string) (outcome, error) {
 		}
 		return a.of, nil
 	}
-	d, err := report.ReadJSON(bytes.NewReader(text))
+	d, err := report.ReadJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"cfq/eval/metrics"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/config"
 	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/recourse"
@@ -38,34 +38,20 @@ type gateFlags struct {
 	notes          []string // of the gate's report
 }
 
-func shorthands() [4]struct{ flag, check string } {
-	return [4]struct{ flag, check string }{
-		{"max-vd", "vd<=%s"},
-		{"max-rvd", "rvd<=%s"},
-		{"max-crg", "crg.median<=%s"},
-		{"max-accuracy-drop", "accuracy_drop<=%s"},
-	}
-}
-
-// The values of --on-inconclusive.
-const (
-	reportOnly = "report"
-	toFail     = "fail"
-	toPass     = "pass"
-)
-
 func (f *gateFlags) variables() variables {
 	f.own.MaxUnreadable = new(eval.MuchUnreadable)
 	v := f.evaluationFlags.variables().with(f.looks.variables()).with(variables{
 		"check": repeated{&f.checks}, "one-sided": &f.own.OneSided, "no-labels": &f.own.NoLabels, "gate": &f.file,
 		"max-unreadable": f.own.MaxUnreadable, "margin": &f.own.Margin, "unverified-encoding": &f.own.UnverifiedEncoding,
 		"scores": &f.scores, "previous": &f.previous, "looks": &f.own.Looks,
-		"on-inconclusive":    cli.Choice(&f.onInconclusive, []string{reportOnly, toFail, toPass}),
+		"on-inconclusive":    cli.Choice(&f.onInconclusive, []string{"report", "fail", "pass"}),
 		"calibration-record": &f.record, "records": repeated{&f.tables},
 	})
-	for i, s := range shorthands() {
-		v[s.flag] = func(text string) error {
-			f.limits[i] = fmt.Sprintf(s.check, text)
+	for i, short := range [4][2]string{
+		{"max-vd", "vd<="}, {"max-rvd", "rvd<="}, {"max-crg", "crg.median<="}, {"max-accuracy-drop", "accuracy_drop<="},
+	} {
+		v[short[0]] = func(text string) error {
+			f.limits[i] = short[1] + text
 			_, err := gate.ParseCheck(f.limits[i])
 			return errors.Unwrap(err) // the flag stands for the check
 		}
@@ -328,13 +314,9 @@ func (f *gateFlags) earlier(d *evaluation) (file report.File, r *eval.Result, er
 	if file, err = source(f.previous); err != nil {
 		return file, nil, err
 	}
-	data, err := os.ReadFile(f.previous)
+	doc, err := config.Parsed("report", f.previous, report.ReadJSON)
 	if err != nil {
-		return file, nil, cli.WithCode(err, cli.Unusable)
-	}
-	doc, err := report.ReadJSON(bytes.NewReader(data))
-	if err != nil {
-		return file, nil, cli.Wrap(fmt.Errorf("report %s: %w", f.previous, err), "cfq eval --report json:FILE writes one")
+		return file, nil, cli.Wrap(err, "cfq eval --report json:FILE writes one")
 	}
 	for _, x := range []struct {
 		what         string
@@ -380,10 +362,10 @@ func (f *gateFlags) verdict(e *env, r *gate.Report) error {
 	case r.Verdict == gate.Fail:
 		return cli.WithCode(cli.Wrap(err,
 			"do not ship this model: quantize with a larger --budget or with --target-vd, and judge that"), cli.Missed)
-	case f.onInconclusive == toPass:
+	case f.onInconclusive == "pass":
 		e.msg.Warn("%v; --on-inconclusive pass lets it through", err)
 		return nil
-	case f.onInconclusive == toFail:
+	case f.onInconclusive == "fail":
 		return cli.WithCode(cli.Wrap(fmt.Errorf("%w; --on-inconclusive fail makes it one", err), hint), cli.Missed)
 	}
 	return cli.WithCode(cli.Wrap(err, hint), cli.Inconclusive)

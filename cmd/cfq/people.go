@@ -246,7 +246,7 @@ func (d *evaluation) results(ctx context.Context, o eval.Options, survey bool) (
 			if by, err = d.groupsOf(x); err != nil {
 				return nil, err
 			}
-			d.survey = report.NewSurvey(&m.settings, d.set)
+			d.survey = &report.Survey{Settings: &m.settings, People: d.set}
 			visitors = append(visitors, d.survey.Visit)
 		}
 		r, err := eval.Summarize(x, m.settings, m.file, by, visitors...)

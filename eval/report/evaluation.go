@@ -16,7 +16,7 @@ type evaluationView struct {
 	*Document
 	words pageWords
 	full  bool
-	at    *eval.AtMargin // at the headline margin
+	At    *eval.AtMargin // at the headline margin
 }
 
 // evaluationPage lays out d: what decides first, where it came from last.
@@ -58,11 +58,11 @@ type headlineWords struct {
 
 func (v *evaluationView) headline() pageBlock {
 	r := v.Result
-	w := headlineWords{Result: r, At: v.at, Headline: v.at, File: v.Promises.Name}
+	w := headlineWords{Result: r, At: v.At, Headline: v.At, File: v.Promises.Name}
 	if r.Issued != nil { // they are what they are; only recourse that is computed needs a margin to be worth something
 		w.At = &r.Margins[0]
 	}
-	if zero := marginAt(r, 0); zero >= 0 && v.at.Margin > 0 && r.Issued == nil {
+	if zero := marginAt(r, 0); zero >= 0 && v.At.Margin > 0 && r.Issued == nil {
 		w.VD0 = r.Margins[zero].Rate("vd")
 	}
 	for i := range r.Groups {
@@ -81,9 +81,6 @@ func (v *evaluationView) tiles() [][]string {
 	}
 	return slices.DeleteFunc(v.words.Rows("tiles", v), func(x []string) bool { return x[1] == missing })
 }
-
-// At is the result at the headline margin.
-func (v *evaluationView) At() *eval.AtMargin { return v.at }
 
 func (v *evaluationView) promises() pageBlock {
 	b := v.byMargin("Promises by required margin t", "promises by margin", false)
@@ -123,7 +120,7 @@ func bounded(atMost bool, value string) string {
 
 func (v *evaluationView) spreads() pageBlock {
 	b := v.words.section("spreads", v)
-	b.Figures = distribution(v.at)
+	b.Figures = distribution(v.At)
 	return b
 }
 
@@ -164,7 +161,7 @@ func (x *Broken) Promised() string { return orMissing(strings.Join(x.Action, ", 
 // Who names the person: by an ID of the data, or by the line or row.
 func (x *Broken) Who() string {
 	switch {
-	case x.ID != "" && !strings.HasPrefix(x.ID, eval.RowID):
+	case x.ID != "":
 		return x.ID
 	case x.Line > 0:
 		return fmt.Sprintf("line %d", x.Line)

@@ -14,16 +14,16 @@ import (
 func (v *evaluationView) groups() (sections []pageBlock) {
 	for i := range v.Result.Groups {
 		by := &v.Result.Groups[i]
-		p := v.newParts("By "+by.By, by.By, v.at.Margin)
+		p := v.newParts("By "+by.By, by.By, v.At.Margin)
 		for _, g := range by.Groups {
 			name := g.Name
 			if g.Small {
 				name += " *"
 				p.After = []string{"* too few promises for a comparison"}
 			}
-			p.add(name, g.Result, v.at.Margin)
+			p.add(name, g.Result, v.At.Margin)
 		}
-		p.add("everyone", v.Result, v.at.Margin)
+		p.add("everyone", v.Result, v.At.Margin)
 		for _, g := range v.significant(by) {
 			p.Lines = append(p.Lines, differs(by.By, g))
 			p.mark(g)
@@ -40,7 +40,7 @@ func (v *evaluationView) significant(by *eval.Grouping) (list []*eval.GroupGap) 
 	level := 1 - max(v.Result.Settings.Confidence, 0.95)
 	for i := range by.Gaps {
 		g := &by.Gaps[i]
-		if (g.Margin == nil || *g.Margin == v.at.Margin) && g.P.Defined() && float64(g.P) <= level {
+		if (g.Margin == nil || *g.Margin == v.At.Margin) && g.P.Defined() && float64(g.P) <= level {
 			list = append(list, g)
 		}
 	}
@@ -66,7 +66,7 @@ func probability(p eval.Float) string {
 
 // alternatives shows the headline by other rules of who counts as a person.
 func (v *evaluationView) alternatives() pageBlock {
-	r, t := v.Result, v.at.Margin
+	r, t := v.Result, v.At.Margin
 	if len(r.SensitivityToCopies) == 0 {
 		return pageBlock{}
 	}
@@ -91,10 +91,10 @@ func (v *evaluationView) scenarios() pageBlock {
 	if len(v.Result.Scenarios) == 0 {
 		return pageBlock{}
 	}
-	p := v.newParts("Other conditions", "scenario", v.at.Margin)
-	p.add("as it is", v.Result, v.at.Margin)
+	p := v.newParts("Other conditions", "scenario", v.At.Margin)
+	p.add("as it is", v.Result, v.At.Margin)
 	for _, s := range v.Result.Scenarios {
-		p.add(s.Name, s.Result, v.at.Margin)
+		p.add(s.Name, s.Result, v.At.Margin)
 	}
 	p.Figures = brokenChart("Promises that break under other conditions", v.Result, p.names, p.at)
 	return p.pageBlock

@@ -39,13 +39,9 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// ReadJSON reads what JSON wrote, all of r. What is not in the file stays out: there are no Result.Records, and
+// ReadJSON reads what JSON wrote. What is not in the file stays out: there are no Result.Records, and
 // infinite numbers are undefined.
-func ReadJSON(r io.Reader) (*Document, error) {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("report: %w", err)
-	}
+func ReadJSON(data []byte) (*Document, error) {
 	v := Layout{Document: &Document{}}
 	var head struct{ Schema string }
 	if err := json.Unmarshal(data, &head); err != nil {

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ import (
 func TestReadJSON(t *testing.T) {
 	for name, d := range samples() {
 		data := shown(t, Views(), "json", d)
-		back := must.Get(ReadJSON(strings.NewReader(data)))(must.In(t, name))
+		back := must.Get(ReadJSON([]byte(data)))(must.In(t, name))
 		floats := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
 		must.Same(t, d, back, floats, cmpopts.EquateEmpty(),
 			cmpopts.IgnoreFields(eval.Result{}, "Records"), cmpopts.IgnoreFields(eval.AtMargin{}, "Steps"))
@@ -39,14 +38,14 @@ func TestReadJSONRefuses(t *testing.T) {
 		{`"rows": 1200`, `"rows": "many"`, "rows"},
 		{good, `{"schema": "cfq.eval/2", "result": {}}`, "required margins"},
 	} {
-		must.Fail(t, must.Err(ReadJSON(strings.NewReader(strings.Replace(good, c.old, c.with, 1)))), c.want)
+		must.Fail(t, must.Err(ReadJSON([]byte(strings.Replace(good, c.old, c.with, 1)))), c.want)
 	}
 	var tree map[string]any
 	must.Do(t, json.Unmarshal([]byte(good), &tree))
 	result := tree["result"].(map[string]any)
 	result["margins"] = slices.Clone(result["margins"].([]any))[:1]
 	short := must.Get(json.Marshal(tree))(t)
-	must.Fail(t, must.Err(ReadJSON(bytes.NewReader(short))), "4 required margins in the settings and 1 results")
+	must.Fail(t, must.Err(ReadJSON(short)), "4 required margins in the settings and 1 results")
 }
 
 // Whatever is read can be shown. The seeds are short: the fuzzer tries to remove every part of an input that reaches
@@ -55,7 +54,7 @@ func FuzzReadJSON(f *testing.F) {
 	const shortest = `"result":{"settings":{"margins":[0],"confidence":0.9},"population":{"evaluated":1},` +
 		`"margins":[{"vd":{"num":1,"den":2}}]`
 	add := func(seed string) {
-		must.Get(ReadJSON(strings.NewReader(seed)))(f)
+		must.Get(ReadJSON([]byte(seed)))(f)
 		f.Add([]byte(seed))
 	}
 	for _, part := range []string{
@@ -75,7 +74,7 @@ func FuzzReadJSON(f *testing.F) {
 	}
 	g, now := &gate.Gate{Checks: []gate.Check{must.Get(gate.ParseCheck("increase(vd)<=0.1"))(f)}}, complete().Result
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := ReadJSON(bytes.NewReader(data))
+		d, err := ReadJSON(data)
 		if err != nil {
 			return
 		}

@@ -13,11 +13,12 @@ import (
 
 // Survey finds out whose promise breaks at the headline margin, while records are visited.
 type Survey struct {
-	s       *eval.Settings
-	people  func(of []*eval.Record) *constraint.Set // what people can change, in the order of their records
-	kept    []*eval.Record                          // whose promise breaks
-	broken  int                                     // how many there are
-	refuted []*eval.Record                          // whose transfer certificate is refuted
+	Settings *eval.Settings                          // of the records
+	People   func(of []*eval.Record) *constraint.Set // what people can change, in the order of their records
+
+	kept    []*eval.Record // whose promise breaks
+	broken  int            // how many there are
+	refuted []*eval.Record // whose transfer certificate is refuted
 }
 
 // maxListed and maxRefuted are how many people a document lists whose promise breaks, and whose transfer certificate is
@@ -27,14 +28,9 @@ const (
 	maxRefuted = 3
 )
 
-// NewSurvey is of records that were made with the settings.
-func NewSurvey(s *eval.Settings, people func(of []*eval.Record) *constraint.Set) *Survey {
-	return &Survey{s: s, people: people}
-}
-
 // Visit is an [eval.Visitor].
 func (v *Survey) Visit(some []*eval.Record, _ [][]*eval.Record) error {
-	at := v.s.Headline()
+	at := v.Settings.Headline()
 	for _, x := range some {
 		if x.Evaluated && x.Steps[at].Full.Broken() {
 			v.broken++
@@ -64,16 +60,16 @@ func (v *Survey) Details() (d Details) {
 	if v.kept = firstOf(v.kept, maxListed); v.broken > len(v.kept) {
 		d.AllBroken = v.broken
 	}
-	at, set := v.s.Headline(), v.people(v.kept)
+	at, set := v.Settings.Headline(), v.People(v.kept)
 	for i, x := range v.kept {
 		s := &x.Steps[at].Full
 		b := v.listed(x, set.Person(i), s)
-		if what, better := repair(v.s, x, at); better != nil {
+		if what, better := repair(v.Settings, x, at); better != nil {
 			b.Repair, b.RepairCost = what+": "+strings.Join(changes(set.Person(i), x, better.Point), ", "), better.Cost
 		}
 		d.Broken = append(d.Broken, b)
 	}
-	set = v.people(v.refuted)
+	set = v.People(v.refuted)
 	for i, x := range v.refuted {
 		unknown := eval.Float(math.NaN())
 		p := &eval.Promise{Point: x.Steps[at].Transfer.Refuted, Own: unknown, Other: unknown}
@@ -87,8 +83,8 @@ func (v *Survey) Details() (d Details) {
 
 func (v *Survey) listed(x *eval.Record, set *constraint.Set, p *eval.Promise) Broken {
 	b := Broken{
-		ID: x.ID, Row: x.Row, Line: x.Line, Margin: v.s.Margins[v.s.Headline()], Own: p.Own, Other: p.Other, Cost: p.Cost,
-		Action: changes(set, x, p.Point), RepairCost: eval.Float(math.NaN()),
+		ID: x.ID, Row: x.Row, Line: x.Line, Margin: v.Settings.Margins[v.Settings.Headline()], Own: p.Own, Other: p.Other,
+		Cost: p.Cost, Action: changes(set, x, p.Point), RepairCost: eval.Float(math.NaN()),
 	}
 	if strings.HasPrefix(b.ID, eval.RowID) {
 		b.ID = ""

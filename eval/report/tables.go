@@ -121,7 +121,7 @@ func (v *evaluationView) ShownMargins() []eval.AtMargin {
 	if v.full {
 		return v.Result.Margins
 	}
-	return []eval.AtMargin{*v.at}
+	return []eval.AtMargin{*v.At}
 }
 
 func marginAt(r *eval.Result, t float64) int {
