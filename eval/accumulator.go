@@ -268,14 +268,6 @@ type contribution struct {
 
 type contributions []contribution
 
-func (p contributions) with(who int, adds contributions) contributions {
-	for _, c := range adds {
-		c.who = who
-		p = append(p, c)
-	}
-	return p
-}
-
 func (p contributions) ratio() weighted {
 	return func(weights []float64) float64 {
 		var x, of float64

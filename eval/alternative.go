@@ -21,8 +21,6 @@ const maxCopies = 0.01
 // It does not say that equal rows are different people.
 const RowID = "#row:"
 
-func (r *Record) hasID() bool { return r.ID != "" && !strings.HasPrefix(r.ID, RowID) }
-
 // Alternatives are the same evaluation with other rules of who counts as a person, and About says why there is a doubt.
 // Where rules differ, a verdict rests on the stricter one. Rows that are equal, see [task.ReadOptions], may be copies,
 // or people who do not differ: when they are more than 1 % of the rows, or of those evaluated, and nobody has an ID,
@@ -65,7 +63,8 @@ func newCopies(of *Records) *copies {
 func (c *copies) visitor() Visitor {
 	return visitRecords(func(some []*Record) error {
 		for _, x := range some {
-			if c.distinct = c.distinct || x.hasID() || x.Hash == 0; c.distinct {
+			hasID := x.ID != "" && !strings.HasPrefix(x.ID, RowID)
+			if c.distinct = c.distinct || hasID || x.Hash == 0; c.distinct {
 				return nil
 			}
 			row := []uint64{x.Hash, uint64(c.n), uint64(count(!x.Evaluated))} // a row of its own

@@ -55,7 +55,6 @@ const (
 	WorseThan  Call = "worse"
 	Alike      Call = "~"       // nothing can be said
 	Differs    Call = "differs" // certain, of a metric that has no better side
-	baseline   Call = ""        // the first model
 )
 
 // The tests.
@@ -146,7 +145,7 @@ func (c *Comparison) add(m *computed, at int) (tests []*pairedTest) {
 	}
 	for i := range row.Cells {
 		cell := &row.Cells[i]
-		*cell = Cell{Value: values[i].Estimate, Delta: unknown().Estimate, P: undefined(), Call: baseline}
+		*cell = Cell{Value: values[i].Estimate, Delta: unknown().Estimate, P: undefined()}
 		switch {
 		case i == 0:
 		case m.Kind == metrics.Exact:
@@ -315,16 +314,18 @@ type pairedTest struct {
 
 // numbers are what a person adds under the first model and under this one; false for those who do not count in both
 // models or, where each has trials of its own, in either.
-func (d *pairedTest) numbers(records [][]*Record, s *Settings) (first, this contributions, counts bool) {
+func (d *pairedTest) numbers(
+	who int, records [][]*Record, s *Settings,
+) (first, this contributions, counts bool) {
 	adds := func(model int) contributions {
 		if d.sample == nil { // tau01 of f, or of each model's own promises
-			return tauPromises(records[model], s, d.ownTrials())
+			return tauPromises(who, records[model], s, d.ownTrials())
 		}
 		x, of, counts := d.sample.of(&personRecords{records[model], s}, d.at)
 		if !counts {
 			return nil
 		}
-		return contributions{{x: x, of: of}}
+		return contributions{{who: who, x: x, of: of}}
 	}
 	first, this = adds(0), adds(d.model)
 	return first, this, first != nil && this != nil || d.ownTrials() && (first != nil || this != nil)
@@ -332,7 +333,7 @@ func (d *pairedTest) numbers(records [][]*Record, s *Settings) (first, this cont
 
 // count adds a person to the trials of both models. As in the values, the worst record counts.
 func (d *pairedTest) count(records [][]*Record, s *Settings) {
-	if p, q, counts := d.numbers(records, s); counts {
+	if p, q, counts := d.numbers(0, records, s); counts {
 		d.n, d.differ, d.alone = d.n+1, d.differ+count(p[0] != q[0]), d.alone+count(q[0].x > p[0].x)
 	}
 }
@@ -355,12 +356,10 @@ func (d *pairedTest) take(people [][][]*Record, s *Settings) {
 	}
 	var first, this contributions
 	for who, records := range people {
-		p, q, counts := d.numbers(records, s)
-		if !counts {
-			continue
+		if p, q, counts := d.numbers(who, records, s); counts {
+			d.n, d.differ = d.n+1, d.differ+count(!slices.Equal(p, q))
+			first, this = append(first, p...), append(this, q...)
 		}
-		d.n, d.differ = d.n+1, d.differ+count(!slices.Equal(p, q))
-		first, this = first.with(who, p), this.with(who, q)
 	}
 	d.least, d.first, d.this = least, weigh(first), weigh(this)
 }

@@ -228,12 +228,6 @@ func unknownGroups(all []task.Subgroup, name string) error {
 	return fmt.Errorf("there are no subgroups %q%s", name, message.DidYouMean(name, names))
 }
 
-// The tests of GroupGap.
-const (
-	fisherTest = "Fisher exact"
-	medianTest = "median test"
-)
-
 func (x *groups) grouping(margins []float64, least int) Grouping {
 	g := Grouping{By: x.name, Groups: []Group{}, Gaps: []GroupGap{}, Without: x.without}
 	var small []string
@@ -309,12 +303,12 @@ func (x *groups) test(m *computed, at int, values []Value, compared []int, worst
 	tables := make([]table, len(values))
 	switch {
 	case values[worst].Kind == metrics.Share:
-		name = fisherTest
+		name = "Fisher exact"
 		for i, v := range values {
 			tables[i] = table{v.Num, v.N - v.Num}
 		}
 	case m.statistic.keeps&keepsList > 0: // a median
-		name = medianTest
+		name = "median test"
 		lists := make([][]float64, len(values))
 		for i, y := range x.told {
 			lists[i] = y.margins[at][y.margins[at].index(m.sample)].list.ranked()

@@ -177,10 +177,10 @@ func (c vdCurve) tau(confidence float64, least int) Tau {
 
 // tauPromises are what a person adds to the curve at each of tauMargins, by the worst record: x is the promiseMargin of
 // a promise that counts up to there, and `of` what it lacks under the other model, 0 when it holds.
-func tauPromises(of []*Record, s *Settings, quant bool) (all contributions) {
+func tauPromises(who int, of []*Record, s *Settings, quant bool) (all contributions) {
 	margins, issued := s.tauMargins(quant)
 	for at, t := range margins {
-		p, c := worstPromise(of, at, s, quant), contribution{at: at}
+		p, c := worstPromise(of, at, s, quant), contribution{who: who, at: at}
 		if p == nil {
 			continue
 		}

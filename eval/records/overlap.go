@@ -20,8 +20,6 @@ type rowOverlap struct {
 
 const overlapShards = 1024 // of which one is in memory at a time
 
-func newRowOverlap() rowOverlap { return rowOverlap{rows: extsort.New(overlapShards, extsort.Limit/8)} }
-
 func (o *rowOverlap) add(r *eval.Record) error {
 	if r.ID != "" && !strings.HasPrefix(r.ID, eval.RowID) || r.Row == 0 && r.Line == 0 {
 		return nil

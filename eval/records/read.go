@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/internal/extsort"
 	"cfq/internal/message"
 	"cfq/task"
 	"cfq/task/rowio"
@@ -24,7 +25,8 @@ func Read(
 	ctx context.Context, paths []string, t *task.Task, see func(*eval.Record),
 ) (_ *eval.Records, run *Run, file eval.DataFile, err error) {
 	in := &reader{
-		ctx: ctx, attributes: t.Attributes(), inputs: t.Dim(), see: see, counts: map[Outcome]int{}, overlap: newRowOverlap(),
+		ctx: ctx, attributes: t.Attributes(), inputs: t.Dim(), see: see, counts: map[Outcome]int{},
+		overlap: rowOverlap{rows: extsort.New(overlapShards, extsort.Limit/8)},
 	}
 	defer func() {
 		err = errors.Join(err, in.overlap.rows.Close())

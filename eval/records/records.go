@@ -47,12 +47,6 @@ type Run struct {
 	Settings   eval.Settings `json:"settings"`
 }
 
-func (r Run) text() (string, error) {
-	r.Schema = schema
-	data, err := json.Marshal(r)
-	return string(data), err
-}
-
 func (r *Run) layout() eval.Layout {
 	return eval.Layout{Margins: r.Settings.Margins, Attributes: r.Attributes}
 }

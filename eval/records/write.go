@@ -1,6 +1,7 @@
 package records
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -38,11 +39,12 @@ type Table struct {
 
 // NewTable makes rows of records that were made of the run.
 func NewTable(run Run) (*Table, error) {
-	text, err := run.text()
+	run.Schema = schema
+	text, err := json.Marshal(run)
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", err)
 	}
-	return &Table{run: text, head: head(&run), layout: run.layout(), last: [2]uint64{math.MaxUint64}}, nil
+	return &Table{run: string(text), head: head(&run), layout: run.layout(), last: [2]uint64{math.MaxUint64}}, nil
 }
 
 // Names are the names of the columns of the table.
