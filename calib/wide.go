@@ -117,14 +117,15 @@ func (p *product) of(ctx context.Context, a []float32, aRow int, b []float32, bR
 	return ort.FloatsOf(out[0])
 }
 
-// addGram adds the products of the rows h, of width k, with themselves to gram; p is transposed. Of columns far from 0
-// it makes those of what they differ by from their mean: in single precision nothing would be left of their variance.
+// addGram adds the products of the rows h, of width k, with themselves to gram; p is transposed. It multiplies what
+// columns differ by from their means: in single precision nothing would be left of the variance of those far from 0.
 func (p *product) addGram(ctx context.Context, gram, h []float64, k int) error {
-	far := farMeans(h, k)
-	if far != nil {
-		for row := range slices.Chunk(h, k) {
-			floats.Sub(row, far)
-		}
+	mean, n := make([]float64, k), float64(len(h)/k)
+	for row := range slices.Chunk(h, k) {
+		floats.AddScaled(mean, 1/n, row)
+	}
+	for row := range slices.Chunk(h, k) {
+		floats.Sub(row, mean)
 	}
 	v := singles(h)
 	sums, err := p.of(ctx, v, k, v, k)
@@ -134,51 +135,10 @@ func (p *product) addGram(ctx context.Context, gram, h []float64, k int) error {
 	for i, x := range sums {
 		gram[i] += float64(x)
 	}
-	if far == nil {
-		return nil
-	}
-	left := make([]float64, k)
-	for row := range slices.Chunk(h, k) {
-		floats.Add(left, row)
-	}
-	n := float64(len(h) / k)
-	for i, a := range far {
-		for j, b := range far {
-			if a != 0 || b != 0 {
-				gram[i*k+j] += a*left[j] + left[i]*b + n*a*b
-			}
-		}
+	for i, m := range mean {
+		floats.AddScaled(gram[i*k:(i+1)*k], n*m, mean)
 	}
 	return nil
-}
-
-// farMeans are the means of columns that are many standard deviations from 0, and 0 for the others; nil where there is
-// no such column.
-func farMeans(h []float64, k int) []float64 {
-	const many = 8
-	means, squares := make([]float64, k), make([]float64, k)
-	n := float64(len(h) / k)
-	for row := range slices.Chunk(h, k) {
-		floats.AddScaled(means, 1/n, row)
-	}
-	for row := range slices.Chunk(h, k) {
-		for j, x := range row {
-			d := x - means[j]
-			squares[j] += d * d / n
-		}
-	}
-	far := false
-	for j, m := range means {
-		if m*m <= many*many*squares[j] {
-			means[j] = 0
-		} else {
-			far = true
-		}
-	}
-	if !far {
-		return nil
-	}
-	return means
 }
 
 func singles(v []float64) []float32 {

@@ -44,8 +44,7 @@ func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *cali
 		return plans, nil, nil
 	}
 	var layers []refine.Layer
-	var at []int // which of the plans
-	for k, plan := range plans {
+	for _, plan := range plans {
 		i := c.net.index(plan.Node)
 		l := c.foldedLayers[i]
 		if l.Conv != nil || l.Positions > 1 || !c.net.alone(i) {
@@ -55,7 +54,7 @@ func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *cali
 		if c.onGrid(i) {
 			layer.Input = c.input
 		}
-		layers, at = append(layers, layer), append(at, k)
+		layers = append(layers, layer)
 	}
 	points, err := c.refinePoints(ctx, set)
 	if err != nil {
@@ -64,15 +63,8 @@ func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *cali
 	if len(layers) == 0 || len(points.Margins) < refine.MinPoints {
 		return plans, nil, nil
 	}
-	all := slices.Clone(plans)
-	replace := func(refined []quant.Layer) {
-		for k, p := range refined {
-			all[at[k]] = p
-		}
-	}
 	opener := func(refined []quant.Layer) (*classifier.Model, error) {
-		replace(refined)
-		return c.openLayers(ctx, all)
+		return c.openLayers(ctx, replaced(plans, refined))
 	}
 	refined, outcome, err := refine.Run(ctx, layers, points, opener, refine.Options{
 		Rounds: c.net.recipe.Refine.Rounds, Progress: func(done, total int) { c.net.run.tell("refine", done, total) },
@@ -80,9 +72,17 @@ func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *cali
 	if err != nil {
 		return nil, nil, fmt.Errorf("refinement: %w", err)
 	}
-	replace(refined)
-	all, err = c.descend(ctx, all, &points, &outcome)
-	return all, &outcome, err
+	plans, err = c.descend(ctx, replaced(plans, refined), &points, &outcome)
+	return plans, &outcome, err
+}
+
+// replaced are plans in which others of the same layers take the place of the first.
+func replaced(plans, others []quant.Layer) []quant.Layer {
+	all := slices.Clone(plans)
+	for _, l := range others {
+		all[slices.IndexFunc(all, func(p quant.Layer) bool { return p.Node == l.Node })] = l
+	}
+	return all
 }
 
 func (c *calibration) openLayers(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) {
@@ -262,11 +262,7 @@ func (c *calibration) steps(ctx context.Context, plans []quant.Layer, from cohor
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Clone(plans)
-	for _, l := range qat.Quantized(out.Layers) {
-		all[slices.IndexFunc(all, func(p quant.Layer) bool { return p.Node == l.Node })] = l
-	}
-	return all, nil
+	return replaced(plans, qat.Quantized(out.Layers)), nil
 }
 
 func (c *calibration) errorAt(ctx context.Context, plans []quant.Layer, at *refine.Points) (_ float64, err error) {

@@ -17,8 +17,6 @@ type stores map[int]int
 // planeBits is the width that no type of integers has.
 const planeBits = 3
 
-func (s stores) planes() bool { return slices.Contains(slices.Collect(maps.Values(s)), planeBits) }
-
 type rowGroup struct {
 	bits int // of the container
 	rows []int
@@ -89,12 +87,6 @@ func unpackFunction(opset int64) *graph.Function {
 	return f
 }
 
-func (l *plannedLayer) widths() []int {
-	bits := lists.Map(l.enc.Formats, func(f quant.Format) int { return f.Bits })
-	slices.Sort(bits)
-	return slices.Compact(bits)
-}
-
 // groupBytes is more than it can save to store rows of one width with those of another
 // and not by themselves: a tensor, what unpacks it, a Concat and a Gather.
 const groupBytes = 600
@@ -107,46 +99,41 @@ func plainBits(bits int) int {
 	return bits
 }
 
+func (l *plannedLayer) has(bits int) bool {
+	return slices.ContainsFunc(l.enc.Formats, func(f quant.Format) bool { return f.Bits == bits })
+}
+
 // options lists the ways to store the rows of l that may be the smallest: each width in the container of its own, in
-// integers that hold it, or in that of a wider one of the layer.
-func (l *plannedLayer) options() []stores {
-	widths := l.widths()
-	out := []stores{{}}
+// integers that hold it, or in that of a wider one of the layer. Bit planes are among them if the function that unpacks
+// those is there.
+func (l *plannedLayer) options(unpacks bool) []stores {
+	rows := map[int]int{}
+	for _, f := range l.enc.Formats {
+		rows[f.Bits]++
+	}
+	widths, out := slices.Sorted(maps.Keys(rows)), []stores{{}}
 	for i, bits := range widths {
-		candidates := []int{plainBits(bits)}
+		own := plainBits(bits)
+		candidates := []int{own}
+		if unpacks {
+			own = bits
+		}
 		for _, wider := range widths[i:] {
-			for _, c := range []int{wider, plainBits(wider)} {
-				if !slices.Contains(candidates, c) {
-					candidates = append(candidates, c)
-				}
-			}
+			candidates = append(candidates, wider, plainBits(wider))
 		}
 		var next []stores
 		for _, s := range out {
-			for _, c := range candidates {
-				with := maps.Clone(s)
-				if with[bits] = c; !l.wasteful(with) {
-					next = append(next, with)
+			for k, c := range candidates {
+				more := rows[bits] * l.enc.In * (c - own) / 8
+				if more > groupBytes+4*l.enc.Out || c == planeBits && !unpacks || slices.Contains(candidates[:k], c) {
+					continue
 				}
+				with := maps.Clone(s)
+				with[bits] = c
+				next = append(next, with)
 			}
 		}
 		out = next
 	}
 	return out
-}
-
-// wasteful reports that s cannot be the smallest: rows of a width take too many more bytes in s than by themselves.
-func (l *plannedLayer) wasteful(s stores) bool {
-	unpacks := s.planes()
-	extra := map[int]int{} // bits, by width
-	for _, f := range l.enc.Formats {
-		if c, ok := s[f.Bits]; ok {
-			own := plainBits(f.Bits)
-			if unpacks {
-				own = f.Bits // the function is there
-			}
-			extra[f.Bits] += l.enc.In * (c - own)
-		}
-	}
-	return len(extra) > 0 && slices.Max(slices.Collect(maps.Values(extra)))/8 > groupBytes+4*l.enc.Out
 }

@@ -1,8 +1,6 @@
 package qdq
 
 import (
-	"slices"
-
 	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/quant"
@@ -58,7 +56,7 @@ func Overheads(m *graph.Model, plan *quant.Plan, groups [][]string, size func(*g
 			for _, l := range layers {
 				codes = give(l, h.Formats...)
 			}
-			h.Planes = slices.ContainsFunc(layers[0].enc.Formats, func(f quant.Format) bool { return f.Bits == planeBits })
+			h.Planes = layers[0].has(planeBits)
 			if h.Bytes = size(p.write(h.Planes)) - whole - codes + all; h.Planes {
 				h.Bytes -= unpack
 			}

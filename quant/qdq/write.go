@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -167,65 +166,54 @@ func (p *prepared) write(unpacks bool) *graph.Model {
 // choose fills in the containers of all layers and returns the model with them.
 //
 // With a Size function they are those with the fewest bytes in the file. What a layer's containers save does not depend
-// on the other layers', except that the first bit planes bring the unpacking function. So every layer has its smallest
-// containers with bit planes, taking the function for granted, and its smallest without; the file is written both ways.
+// on the other layers', except that the first bit planes bring the unpacking function. So the file is written without
+// bit planes and, taking the function for granted, with them, and each time every layer has its smallest containers.
 func (p *prepared) choose(o Options) *graph.Model {
 	var layers []*plannedLayer
+	planes := []bool{false}
 	for _, n := range p.m.Graph.Nodes {
 		l := p.encodedAt(n)
 		if l == nil {
 			continue
 		}
-		layers = append(layers, l)
-		l.stores = stores{}
-		for _, bits := range l.widths() {
-			if l.stores[bits] = plainBits(bits); p.plain {
-				l.stores[bits] = 8
+		layers, l.stores = append(layers, l), stores{}
+		for _, f := range quant.Formats() {
+			if l.stores[f.Bits] = plainBits(f.Bits); p.plain {
+				l.stores[f.Bits] = 8
 			}
+		}
+		if l.has(planeBits) {
+			planes = []bool{false, true}
 		}
 	}
 	if o.Size == nil || p.plain {
 		return p.write(false)
 	}
-	free := make([]stores, len(layers)) // of bit planes
-	all := make([]stores, len(layers))
-	for i, l := range layers {
-		free[i], all[i] = p.best(l, o)
-	}
-	with := func(to []stores) *graph.Model {
-		for i, l := range layers {
-			l.stores = to[i]
+	var smallest *graph.Model
+	for _, unpacks := range planes {
+		for _, l := range layers {
+			p.shrink(l, unpacks, o.Size)
 		}
-		return p.write(false)
-	}
-	smallest := with(free)
-	if slices.EqualFunc(free, all, maps.Equal) {
-		return smallest
-	}
-	if m := with(all); o.Size(m) < o.Size(smallest) {
-		return m
+		if m := p.write(false); smallest == nil || o.Size(m) < o.Size(smallest) {
+			smallest = m
+		}
 	}
 	return smallest
 }
 
-func (p *prepared) best(l *plannedLayer, o Options) (free, all stores) {
-	options := l.options()
-	if len(options) == 1 {
-		return options[0], options[0]
-	}
-	defer func(before stores) { l.stores = before }(l.stores)
-	freeSize, allSize := math.MaxInt, math.MaxInt
+// shrink gives a layer the smallest of its options.
+func (p *prepared) shrink(l *plannedLayer, unpacks bool, size func(*graph.Model) int) {
+	options := l.options(unpacks)
+	best, least := options[0], math.MaxInt
 	for _, s := range options {
-		l.stores = s
-		n := o.Size(p.write(true))
-		if !s.planes() && n < freeSize {
-			free, freeSize = s, n
+		if l.stores = s; len(options) == 1 {
+			return
 		}
-		if n < allSize {
-			all, allSize = s, n
+		if n := size(p.write(unpacks)); n < least {
+			best, least = s, n
 		}
 	}
-	return free, all
+	l.stores = best
 }
 
 func (p *prepared) encodedAt(n *graph.Node) *plannedLayer {
