@@ -9,8 +9,6 @@ import (
 	"reflect"
 	"slices"
 
-	"gonum.org/v1/gonum/floats"
-
 	"cfq/allocate"
 	"cfq/calib"
 	"cfq/calib/refine"
@@ -263,35 +261,32 @@ func (c *calibration) mirrored(ctx context.Context) (*calibration, error) {
 	return &m, err
 }
 
-// unit is what has a bit width of its own: a layer or a row of it.
-type unit struct {
-	layer   int
-	weights int64
-	errors  []float64 // what each format does to the margin; zeros where it was not measured
+// units is how many bit widths layer i has: one for all rows or, of a dense layer, one for each.
+func (c *calibration) units(i int) int {
+	if l := &c.net.layers[i]; c.net.perRow(l) {
+		return l.Out
+	}
+	return 1
 }
 
-// units lists what has a bit width of its own. Convolutions have one for all rows, and layers with the same weights
-// have one together.
-func (c *calibration) units(of widthErrors) (out []unit) {
-	for i, l := range c.net.layers {
-		if c.net.uses[i][0] != i {
-			continue
-		}
-		rows, weights := 1, l.Params()
-		if c.net.perRow(&l) {
-			rows, weights = l.Out, l.In
-		}
-		for r := range rows {
-			u := unit{i, int64(weights), make([]float64, len(quant.Formats()))}
-			if of != nil {
-				for _, k := range c.net.uses[i] {
-					floats.Add(u.errors, of[k][r])
-				}
+// choices lists the formats of each unit of layer i, with the errors of all uses of its weights; without, where they
+// were not measured.
+func (c *calibration) choices(i int, of widthErrors) [][]allocate.Choice {
+	units := c.units(i)
+	cost, _ := c.multiples(i)
+	cost *= int64(c.net.layers[i].Params() / units)
+	return lists.Make(units, func(r int) (out []allocate.Choice) {
+		for f, format := range quant.Formats() {
+			out = append(out, allocate.Choice{Bits: format.Bits, Cost: cost * int64(format.Bits)})
+			if of == nil {
+				continue
 			}
-			out = append(out, u)
+			for _, k := range c.net.uses[i] {
+				out[f].Error += of[k][r][f]
+			}
 		}
-	}
-	return out
+		return out
+	})
 }
 
 // perRow reports whether each row of a layer has a bit width of its own.
@@ -316,17 +311,21 @@ func (c *calibration) multiples(i int) (cost, grant int64) {
 
 // within gives each unit its format, so that the whole costs no more than the budget, in the unit of the budget.
 func (c *calibration) within(of widthErrors, bits float64) (assignment, error) {
-	units := c.units(of)
-	choices := make([][]allocate.Choice, len(units))
-	perWeight := make([]float64, len(units))
+	var choices [][]allocate.Choice
+	var perWeight []float64
 	var granted float64
-	for k, u := range units {
-		cost, grant := c.multiples(u.layer)
-		granted += float64(u.weights) * float64(grant)
-		for _, i := range c.net.uses[u.layer] {
-			perWeight[k] += c.gradients[i] / float64(c.net.layers[i].Params())
+	for i, uses := range c.net.uses {
+		if uses[0] != i {
+			continue
 		}
-		choices[k] = u.choices(cost)
+		_, grant := c.multiples(i)
+		granted += float64(c.net.layers[i].Params()) * float64(grant)
+		score := 0.0
+		for _, k := range uses {
+			score += c.gradients[k] / float64(c.net.layers[k].Params())
+		}
+		choices = append(choices, c.choices(i, of)...)
+		perWeight = append(perWeight, slices.Repeat([]float64{score}, c.units(i))...)
 	}
 	budget := int64(math.Floor(bits*granted + 1e-6)) // 4.1 x 2880 is 11808, not a hair less
 	picks, err := c.pick(choices, perWeight, budget)
@@ -340,24 +339,16 @@ func (c *calibration) within(of widthErrors, bits float64) (assignment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.assigned(units, picks), nil
+	return c.assigned(picks), nil
 }
 
-// choices lists the formats of a unit, a bit of whose weights has a cost.
-func (u *unit) choices(cost int64) (out []allocate.Choice) {
-	for f, format := range quant.Formats() {
-		out = append(out, allocate.Choice{Bits: format.Bits, Cost: u.weights * cost * int64(format.Bits), Error: u.errors[f]})
-	}
-	return out
-}
-
-func (c *calibration) assigned(units []unit, picks []int) assignment {
+func (c *calibration) assigned(picks []int) assignment {
 	out := make(assignment, len(c.net.layers))
-	for k, u := range units {
-		out[u.layer] = append(out[u.layer], picks[k])
-	}
 	for i, uses := range c.net.uses {
-		out[i] = out[uses[0]]
+		if out[i] = out[uses[0]]; uses[0] == i {
+			n := c.units(i)
+			out[i], picks = picks[:n], picks[n:]
+		}
 	}
 	return out
 }
@@ -374,19 +365,15 @@ func (c *calibration) pick(choices [][]allocate.Choice, perWeight []float64, bud
 
 // pack gives each unit its format, so that the file takes no more bytes than are allowed; nil where it cannot.
 func (c *calibration) pack(of widthErrors, allowed int) (assignment, error) {
-	plan := c.planOf(lists.Map(c.layers, func(fits []quant.Layer) quant.Layer { return fits[0] }))
-	units := c.units(of)
 	var layers []allocate.Packing
 	var groups [][]string
-	for k, u := range units {
-		if k == 0 || u.layer != units[k-1].layer {
-			nodes := lists.Map(c.net.uses[u.layer], func(i int) string { return c.net.layers[i].Node })
-			layers, groups = append(layers, allocate.Packing{}), append(groups, nodes)
+	for i, uses := range c.net.uses {
+		if uses[0] == i {
+			layers = append(layers, allocate.Packing{Rows: c.choices(i, of)})
+			groups = append(groups, lists.Map(uses, func(k int) string { return c.net.layers[k].Node }))
 		}
-		last := &layers[len(layers)-1]
-		last.Rows = append(last.Rows, u.choices(1))
 	}
-	sets, base, unpack, err := qdq.Overheads(c.net.canonical, plan, groups, size)
+	sets, base, unpack, err := qdq.Overheads(c.net.canonical, c.planOf(c.fitsOf(minBudget)), groups, size)
 	if err != nil {
 		return nil, err
 	}
@@ -401,7 +388,7 @@ func (c *calibration) pack(of widthErrors, allowed int) (assignment, error) {
 		if err != nil {
 			break
 		}
-		w := c.assigned(units, slices.Concat(picks...))
+		w := c.assigned(slices.Concat(picks...))
 		bytes, err := c.fileSize(c.planOf(c.assemble(c.layers, w)))
 		if err != nil || bytes <= allowed {
 			return w, err
@@ -409,6 +396,12 @@ func (c *calibration) pack(of widthErrors, allowed int) (assignment, error) {
 		budget -= bytes - allowed
 	}
 	return nil, nil
+}
+
+// fitsOf are the fits of all layers with so many bits.
+func (c *calibration) fitsOf(bits int) []quant.Layer {
+	f := slices.IndexFunc(quant.Formats(), func(f quant.Format) bool { return f.Bits == bits })
+	return lists.Map(c.layers, func(fits []quant.Layer) quant.Layer { return fits[f] })
 }
 
 // fileSize is the size of the file of a plan, without metadata.

@@ -115,8 +115,7 @@ func (c *calibration) equalized(ctx context.Context, m *onnxio.Model, people *ta
 	var of [2]float64
 	for i, x := range []*calibration{c, other} {
 		if len(held.X) > 0 && err == nil {
-			plain := lists.Map(x.layers, func(fits []quant.Layer) quant.Layer { return fits[slices.IndexFunc(fits, fourBits)] })
-			of[i], err = x.errorAt(ctx, plain, &held)
+			of[i], err = x.errorAt(ctx, x.fitsOf(4), &held)
 		}
 	}
 	if of[1] < clearlyLess*of[0] {
@@ -124,8 +123,6 @@ func (c *calibration) equalized(ctx context.Context, m *onnxio.Model, people *ta
 	}
 	return c, errors.Join(err, other.Close())
 }
-
-func fourBits(l quant.Layer) bool { return l.Bits == 4 }
 
 // fit is calibrate without scores.
 func fit(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run) (

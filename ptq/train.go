@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/allocate"
 	"cfq/eval"
 	"cfq/internal/lists"
 	"cfq/internal/message"
@@ -140,28 +141,20 @@ type Learned struct {
 
 // learn learns the bit widths of a budget: the risk of each, instead of errors.
 func (c *calibration) learn(ctx context.Context, budget float64) (_ widthErrors, _ *Learned, err error) {
-	first := make(assignment, len(c.net.layers))
 	var granted float64
 	for i := range c.net.layers {
-		first[i] = []int{0}
 		_, grant := c.multiples(i)
 		granted += float64(c.net.layers[i].Params()) * float64(grant)
 	}
-	net, err := c.openStudent(ctx, c.assemble(c.layers, first))
+	net, err := c.openStudent(ctx, c.fitsOf(minBudget))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, net.Model.Close()) }()
 	for i := range net.Layers {
-		info := &c.net.layers[i]
-		widths, n := &qat.Widths{Plans: c.layers[i], PerRow: c.net.perRow(info)}, float64(info.Params())
-		if widths.PerRow {
-			n = float64(info.In)
-		}
-		net.Layers[i].Widths = widths
-		cost, _ := c.multiples(i)
-		for _, f := range quant.Formats() {
-			widths.Costs = append(widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
+		net.Layers[i].Widths = &qat.Widths{
+			Plans: c.layers[i], PerRow: c.net.perRow(&c.net.layers[i]),
+			Costs: lists.Map(c.choices(i, nil)[0], func(ch allocate.Choice) float64 { return float64(ch.Cost) / granted }),
 		}
 	}
 	progress := func(e qat.Event) { c.tell("learn bit widths", e) }
