@@ -169,8 +169,7 @@ func (p *prepared) write(unpacks bool) *graph.Model {
 // on the other layers', except that the first bit planes bring the unpacking function. So the file is written without
 // bit planes and, taking the function for granted, with them, and each time every layer has its smallest containers.
 func (p *prepared) choose(o Options) *graph.Model {
-	var layers []*plannedLayer
-	planes := []bool{false}
+	var layers, unpacked []*plannedLayer // all, and those that may have bit planes
 	for _, n := range p.m.Graph.Nodes {
 		l := p.encodedAt(n)
 		if l == nil {
@@ -183,37 +182,37 @@ func (p *prepared) choose(o Options) *graph.Model {
 			}
 		}
 		if l.has(planeBits) {
-			planes = []bool{false, true}
+			unpacked = append(unpacked, l)
 		}
 	}
 	if o.Size == nil || p.plain {
 		return p.write(false)
 	}
-	var smallest *graph.Model
-	for _, unpacks := range planes {
-		for _, l := range layers {
-			p.shrink(l, unpacks, o.Size)
-		}
-		if m := p.write(false); smallest == nil || o.Size(m) < o.Size(smallest) {
-			smallest = m
+	smallest := p.shrink(layers, false, o.Size)
+	if len(unpacked) > 0 {
+		if m := p.shrink(unpacked, true, o.Size); o.Size(m) < o.Size(smallest) {
+			return m
 		}
 	}
 	return smallest
 }
 
-// shrink gives a layer the smallest of its options.
-func (p *prepared) shrink(l *plannedLayer, unpacks bool, size func(*graph.Model) int) {
-	options := l.options(unpacks)
-	best, least := options[0], math.MaxInt
-	for _, s := range options {
-		if l.stores = s; len(options) == 1 {
-			return
+// shrink gives each of the layers the smallest of its options, and returns the model with them.
+func (p *prepared) shrink(layers []*plannedLayer, unpacks bool, size func(*graph.Model) int) *graph.Model {
+	for _, l := range layers {
+		options := l.options(unpacks)
+		best, least := options[0], math.MaxInt
+		for _, s := range options {
+			if l.stores = s; len(options) == 1 {
+				break
+			}
+			if n := size(p.write(unpacks)); n < least {
+				best, least = s, n
+			}
 		}
-		if n := size(p.write(unpacks)); n < least {
-			best, least = s, n
-		}
+		l.stores = best
 	}
-	l.stores = best
+	return p.write(false)
 }
 
 func (p *prepared) encodedAt(n *graph.Node) *plannedLayer {

@@ -210,8 +210,8 @@ func TestFewAlternatives(t *testing.T) {
 	m, p := likeAdult(t)
 	n, weigh := 0, size(t)
 	write(t, m, p, qdq.Options{Size: func(m *graph.Model) int { n++; return weigh(m) }})
-	if n > 48 || n < 10 {
-		t.Errorf("%d models were weighed; 48 should do", n)
+	if n > 60 || n < 10 {
+		t.Errorf("%d models were weighed; 60 should do", n)
 	}
 }
 
