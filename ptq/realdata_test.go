@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	"cfq/ptq/taskmodel"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
+	"cfq/recourse/proof"
 	"cfq/task"
 )
 
@@ -215,4 +217,91 @@ func gapOf(t *testing.T, f recourse.Model, in *task.Task, x []float32, margin fl
 		}
 	}
 	return gaps
+}
+
+// vary adds random changes to d: of numbers within what the limit of costs lets them do alone, and often as far as they
+// go next to the other changes.
+func vary(rng *rand.Rand, a *constraint.Set, x, d []float32, limit float64) {
+	for range 1 + rng.IntN(a.Limit()) {
+		u := a.Free()[rng.IntN(len(a.Free()))]
+		if moves := a.Switches(u, x); !u.Numeric() && len(moves) > 0 {
+			a.Apply(moves[rng.IntN(len(moves))], x, d)
+		} else if u.Numeric() {
+			end := float64(u.Farthest(x[u.First], rng.IntN(2) == 0))
+			share := min(1, 1.5*rng.Float64()) * min(1, limit/(a.Norm().Weight(u)*math.Abs(end)+1e-9))
+			for lo, hi := 0.0, share; hi-lo > 1e-4; share = (lo + hi) / 2 {
+				a.Apply(constraint.Move{Feature: u, To: u.Nearest(x[u.First], float32(end*share))}, x, d)
+				if a.Cost(x, d) > limit {
+					hi = share
+				} else {
+					lo = share
+				}
+			}
+		}
+	}
+}
+
+// attack returns the largest margin in the first model of n random actions up to the cost that the second one refuses.
+func attack(t *testing.T, models []recourse.Model, a *constraint.Set, from [][]float32, limit float64, n int) (
+	points []float32, worst float64,
+) {
+	x, d, rng := from[0], make([]float32, a.Dim()), rand.New(rand.NewPCG(uint64(n), 48))
+	for tries := 0; tries < 12*n && len(points) < n*len(x); tries++ {
+		constraint.Difference(d, x, from[rng.IntN(len(from))])
+		vary(rng, a, x, d, limit)
+		point := make([]float32, len(x))
+		recourse.Point(point, x, d)
+		if constraint.Difference(d, x, point); a.Cost(x, d) <= limit && a.Check(x, d) == nil {
+			points = append(points, point...)
+		}
+	}
+	own := must.Get(models[0].Margins(t.Context(), points))(t)
+	for i, m := range must.Get(models[1].Margins(t.Context(), points))(t) {
+		if m <= 0 {
+			worst = max(worst, float64(own[i]))
+		}
+	}
+	return points, worst
+}
+
+// No action of a million on real data breaks what is proved of a model and its file, as ONNX Runtime computes both.
+func TestTransferUnderAttack(t *testing.T) {
+	needLong(t)
+	for name, factor := range map[string]float64{"adult": 1.5, "compas": 1.5, "german": 1, "bank": 1} {
+		t.Run(name, func(t *testing.T) {
+			m := must.Get(codec.ReadFile(realdata.Dir(t, "models", name, "mlp2-s0.onnx")))(t)
+			tk, people := realPeople(t, realdata.Dir(t), name)
+			q := quantized(t, m, tk, few(people, 200), mustRecipe("ptq", "allocate.budget=4"))
+			f := must.Get(taskmodel.Open(loaded(t, m), tk, 1))(t)
+			g := must.Get(taskmodel.Open(loaded(t, must.Get(codec.Read(q.Model, ""))(t)), tk, 1))(t)
+			a, tried, bounds, reached := must.Get(constraint.Compile(tk))(t), 0, 0, 0.0
+			for x := range slices.Chunk(refused(t, f, people, 40), a.Dim()) {
+				for _, models := range [][]recourse.Model{{f, g}, {g, f}} {
+					own, _, _ := recourse.NetworkOf(t.Context(), models[0])
+					other, _, _ := recourse.NetworkOf(t.Context(), models[1])
+					pair := must.Get(proof.NewPair(own, other))(t)
+					least, err := pair.Alone().Cheapest(t.Context(), a, x, proof.Goal{
+						Margin: 0.1, Aim: 0.1, Cost: math.Inf(1), Gap: 0.01, Nodes: 3000,
+					}, func([]float32) (bool, error) { return true, nil })
+					if must.Do(t, err); least.Point == nil {
+						continue
+					}
+					limit := factor * least.Cost
+					got := must.Get(pair.Transfer(t.Context(), a, x, limit, 0.002, 3000))(t)
+					from := [][]float32{x, least.Point, got.Refuted}[:2+min(1, len(got.Refuted))]
+					points, worst := attack(t, models, a, from, limit, 15_000)
+					if worst > got.Upper {
+						t.Errorf("an action with the margin %g is refused, proved %g", worst, got.Upper)
+					}
+					tried += len(points) / len(x)
+					if worst > 0 && !math.IsInf(got.Upper, 1) {
+						bounds, reached = bounds+1, reached+worst/got.Upper
+					}
+				}
+			}
+			if t.Logf("%d actions: %.2f of %d bounds", tried, reached/float64(bounds), bounds); tried < 500_000 || bounds < 5 {
+				t.Error("too few")
+			}
+		})
+	}
 }
