@@ -413,13 +413,11 @@ func (c *calibration) fileSize(plan *quant.Plan) (int, error) {
 	return size(m), nil
 }
 
-func (c *calibration) meanBits(w assignment) float64 {
+func (c *calibration) meanBits(plans []quant.Layer) float64 {
 	var bits, weights float64
-	for i, formats := range w {
-		n := float64(c.net.layers[i].Params())
-		for _, f := range formats {
-			bits += n / float64(len(formats)) * float64(quant.Formats()[f].Bits)
-		}
+	for _, p := range plans {
+		n := float64(c.net.layers[c.net.index(p.Node)].Params())
+		bits += n * p.MeanBits()
 		weights += n
 	}
 	return bits / weights

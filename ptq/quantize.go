@@ -108,10 +108,7 @@ func (c *calibration) equalized(ctx context.Context, m *onnxio.Model, people *ta
 	if err != nil {
 		return c, err
 	}
-	var held refine.Points
-	if held.X, _, err = c.heldOut(ctx); err == nil {
-		held.Margins, err = c.net.full.Margins(ctx, held.X)
-	}
+	held, _, err := c.heldOut(ctx)
 	var of [2]float64
 	for i, x := range []*calibration{c, other} {
 		if len(held.X) > 0 && err == nil {
@@ -171,7 +168,7 @@ func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, er
 	layers := made.layers
 	var trained *Training
 	if c.source != nil {
-		if layers, trained, err = c.train(ctx, layers, budget, c.meanBits(made.widths)); err != nil {
+		if layers, trained, err = c.train(ctx, layers, budget); err != nil {
 			return nil, fmt.Errorf("training: %w", err)
 		}
 	}
@@ -303,19 +300,23 @@ func (h *HeldOut) String() string {
 }
 
 // heldOut returns recourse points of people who are not calibrated on, or of others where few are left, which seen
-// tells.
-func (c *calibration) heldOut(ctx context.Context) (points []float32, seen bool, err error) {
+// tells, with the original's margins.
+func (c *calibration) heldOut(ctx context.Context) (points refine.Points, seen bool, err error) {
 	rest := lists.Where(c.sample.all.N, func(i int) bool {
 		_, seen := slices.BinarySearch(c.sample.rows, i)
 		return !seen && c.net.recipe.Train == nil // training sees everybody
 	})
-	if points, err = c.recourseOf(ctx, rest); err != nil || len(points) >= minPoints*c.net.full.Dim() {
-		return points, false, err
+	points.X, err = c.recourseOf(ctx, rest)
+	if seen = len(points.X) < minPoints*c.net.full.Dim(); seen && err == nil {
+		points.X, err = c.recourseOf(ctx, c.sample.rows)
+		if c.sample.promises != nil {
+			points.X, _ = c.net.thin(slices.Concat(cohort.Points(c.sample.promises)...), nil, heldPoints)
+		}
 	}
-	if points, err = c.recourseOf(ctx, c.sample.rows); err == nil && c.sample.promises != nil {
-		points, _ = c.net.thin(slices.Concat(cohort.Points(c.sample.promises)...), nil, heldPoints)
+	if err == nil {
+		points.Margins, err = c.net.full.Margins(ctx, points.X)
 	}
-	return points, true, err
+	return points, seen, err
 }
 
 func compareMargins(written, original []float32) (a AsTheyAre) {
@@ -369,18 +370,14 @@ func (c *calibration) judge(ctx context.Context, r *Result) error {
 	if err != nil {
 		return err
 	}
-	h := &HeldOut{Points: len(held) / c.net.full.Dim(), Seen: seen, Required: c.net.required()}
+	h := &HeldOut{Points: len(held.Margins), Seen: seen, Required: c.net.required()}
 	r.HeldOut = h
-	want, err := c.net.full.Margins(ctx, held)
-	if err != nil {
-		return err
-	}
 	errorOf := func(g *classifier.Model, err error) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		got, err := g.Margins(ctx, held)
-		return math.Sqrt(sensitivity.MarginError(got, want)), errors.Join(err, g.Close())
+		rms, err := held.Error(ctx, g)
+		return rms, errors.Join(err, g.Close())
 	}
 	g, err := openFile(ctx, r.Model, c.net.task, c.net.full.Model, c.net.run.Workers)
 	if err != nil {
@@ -408,7 +405,7 @@ func (c *calibration) judge(ctx context.Context, r *Result) error {
 		}
 	}
 	if c.input != nil {
-		rms, err := c.gridError(ctx, c.input, held)
+		rms, err := c.gridError(ctx, c.input, held.X)
 		if err != nil {
 			return err
 		}

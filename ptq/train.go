@@ -60,7 +60,7 @@ func (t *Training) doubts() (warnings []string) {
 	return warnings
 }
 
-func (c *calibration) train(ctx context.Context, plans []quant.Layer, budget, bits float64) (_ []quant.Layer,
+func (c *calibration) train(ctx context.Context, plans []quant.Layer, budget float64) (_ []quant.Layer,
 	_ *Training, err error,
 ) {
 	net, err := c.openStudent(ctx, plans)
@@ -68,7 +68,7 @@ func (c *calibration) train(ctx context.Context, plans []quant.Layer, budget, bi
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, net.Model.Close()) }()
-	spec, result := c.net.recipe.Train.Spec, &Training{Objective: c.net.recipe.objective()}
+	bits, spec, result := c.meanBits(plans), c.net.recipe.Train.Spec, &Training{Objective: c.net.recipe.objective()}
 	if result.DisagreementBefore, err = c.source.Disagreement(ctx, net.Model); err != nil {
 		return nil, nil, err
 	}
