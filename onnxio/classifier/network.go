@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -122,6 +123,9 @@ func (c *Model) cut() (cut *graph.Model, units []reluUnit, why string) {
 			if n.HasGraphs() || !n.Standard() || !affineNode(n, moving) {
 				return nil, nil, n.Label() + " is neither affine nor Relu"
 			}
+			if n.Op == "BatchNormalization" && !smallShifts(g, n) {
+				return nil, nil, n.Label() + " shifts by numbers that cancel: their rounding has no bound"
+			}
 			product := slices.Contains([]string{"MatMul", "Gemm", "Conv", "ConvTranspose"}, n.Op)
 			multiplied := len(lists.Where(len(n.Inputs), func(i int) bool { return products[n.Inputs[i]] }))
 			if multiplied > 1 || product && multiplied > 0 { // what cancels in the product of weights has been rounded
@@ -149,6 +153,29 @@ func (c *Model) cut() (cut *graph.Model, units []reluUnit, why string) {
 	g.Nodes = kept
 	g.Outputs = append(g.Outputs, graph.Value{Name: c.logits})
 	return cut, units, ""
+}
+
+// maxShift bounds what a batch normalization adds: larger terms may cancel with those in front of it, and then the
+// network's bias says too little about rounding.
+const maxShift = 8
+
+func smallShifts(g *graph.Graph, n *graph.Node) bool {
+	var p [4][]float64 // scale, bias, mean, variance
+	for k := range p {
+		if t := g.Init(n.Input(k + 1)); t != nil {
+			p[k], _ = t.Doubles()
+		}
+	}
+	if len(p[0]) != len(p[3]) || len(p[1]) != len(p[3]) || len(p[2]) != len(p[3]) {
+		return false
+	}
+	for c, v := range p[3] {
+		scale := p[0][c] / math.Sqrt(v+float64(n.Float("epsilon", 1e-5)))
+		if !(math.Abs(p[2][c]*scale) <= maxShift && math.Abs(p[1][c]) <= maxShift) {
+			return false
+		}
+	}
+	return p[3] != nil
 }
 
 func (c *Model) columns(ctx context.Context, s *ort.Session, units []reluUnit, numbers int) ([][]float64, error) {

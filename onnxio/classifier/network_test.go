@@ -29,6 +29,12 @@ func straightLine(form string) *graph.Model {
 			centred := b.Op("Sub", []string{"x", floats32(b, "mean", []float32{1, 2, 4}, 1, 3)})
 			wt := b.Op("Transpose", []string{w})
 			return b.Op("Add", []string{b.Op("MatMul", []string{b.Op("Div", []string{centred, std}), wt}), bias})
+		case "normed", "normed far away":
+			mean := map[string]float32{"normed": 1, "normed far away": 1e4}[form] // cancels with what is added before
+			of := func(v float32) string { return floats32(b, "p", []float32{v, v, v}, 3) }
+			return gemm(b.Op("BatchNormalization", []string{
+				b.Op("Add", []string{"x", of(mean)}), of(mean), of(0), of(mean), of(mean * mean),
+			}, graph.FloatAttr("epsilon", 0)))
 		case "conv":
 			kernel := floats32(b, "kernel", []float32{1, 0.25, -2, 3, 0.5, -1}, 2, 1, 3)
 			c := b.Op("Conv", []string{b.Op("Reshape", []string{"x", int64s(b, -1, 1, 3)}), kernel, bias})
@@ -97,6 +103,8 @@ func TestNetwork(t *testing.T) {
 		{"gemm", &zero, 0, []float64{-2, -0.25, -1}, ""},
 		{"softmax", nil, 0, []float64{2, 0.25, 1}, ""},
 		{"scaler", nil, 0, []float64{1, 0.0625, 2}, ""},
+		{"normed", nil, 0, []float64{2, 0.25, 1}, ""},
+		{"normed far away", nil, 0, nil, "BatchNormalization"}, // off by 1e-3
 		{"conv", nil, 0, []float64{2, 0.25, 1}, ""},
 		{"relu", nil, 3, []float64{0, 0, 0, 2, 0.25, 1}, ""},
 		{"square", nil, 0, nil, "Mul"},
