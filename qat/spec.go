@@ -49,8 +49,8 @@ type Run struct {
 	Progress   func(Event)
 }
 
-// WeightNames lists the weights of objectives, as the paper names them: of validity at teacher points, of the hinge, its
-// margin in logits, of the distance between actions, and of the difference between their costs.
+// WeightNames lists the weights of objectives, as the paper names them: of validity at teacher points, of the hinge,
+// its margin in logits, of the distance between actions, and of the difference between their costs.
 func WeightNames() []string { return []string{"eta", "beta", "gamma", "alpha1", "alpha2"} }
 
 // Of returns the weight of a name.

@@ -121,7 +121,7 @@ func TestExactAgainstEnumeration(t *testing.T) {
 func TestExactJoint(t *testing.T) {
 	t.Parallel()
 	for _, norm := range []string{task.L1, task.L2, task.Mixed} {
-		t.Run(string(norm), func(t *testing.T) {
+		t.Run(norm, func(t *testing.T) {
 			found, none := 0, 0
 			for seed := range repetitions(4, 8) {
 				rng := rand.New(rand.NewPCG(seed, 9))

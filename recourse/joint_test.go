@@ -174,7 +174,7 @@ func holdExact(t *testing.T, m Model, a *constraint.Set, x []float32, least floa
 func TestSolveJoint(t *testing.T) {
 	t.Parallel()
 	for _, norm := range []string{task.L1, task.L2, task.Mixed} {
-		t.Run(string(norm), func(t *testing.T) {
+		t.Run(norm, func(t *testing.T) {
 			var gaps []float64
 			var found, possible, actions int
 			for seed := range repetitions(3, 8) {

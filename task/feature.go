@@ -216,7 +216,8 @@ func (f *Feature) Groups(p *People) Subgroup {
 	return s
 }
 
-// sameValue says whether two fields are the same value: the same text, or the same number written differently (1 and 1.0).
+// sameValue says whether two fields are the same value: the same text, or the same number written differently (1 and
+// 1.0).
 func sameValue(a, b string) bool {
 	if a == b {
 		return true

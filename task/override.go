@@ -16,8 +16,8 @@ import (
 
 // Overrides reads what single people can change where it differs from the task: a table with the columns row and
 // feature, and any of the columns that docs/task.md lists. Rows are counted as ReadOptions counts them; an empty field
-// keeps what the task says. The fields are checked as the keys of a task file are, and mistakes returned as config.Errors, all
-// of them. The overrides come in the order of rows and features.
+// keeps what the task says. The fields are checked as the keys of a task file are, and mistakes returned as
+// config.Errors, all of them. The overrides come in the order of rows and features.
 func (t *Task) Overrides(path string) ([]Override, error) {
 	o := &overrideReader{d: newDecoder(path, t), task: t, seen: map[[2]int]int{}}
 	if _, err := FromFile(path, func(r io.Reader) (any, error) { return nil, o.read(r) }); err != nil {

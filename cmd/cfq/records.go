@@ -22,7 +22,7 @@ import (
 
 const (
 	hintOtherRecords = "--resume goes on with the same files and flags; --overwrite in its place begins anew"
-	hintNoRecords    = "give tables of the same models and task file, made by the same version, with each row in one of them"
+	hintNoRecords    = "give tables of the same models and task file, made by the same version, each row in one of them"
 )
 
 func (f *evaluationFlags) checkRecords(resume bool) (*records.Output, error) {

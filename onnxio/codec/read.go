@@ -139,8 +139,8 @@ const maxDepth = 100
 // messageParts are the messages in a message by the numbers of their fields.
 type messageParts map[protowire.Number]messageParts
 
-// modelParts are those of a model that may be many, or hold tensors: dense and sparse ones, those of attributes, and what
-// subgraphs and functions hold.
+// modelParts are those of a model that may be many, or hold tensors: dense and sparse ones, those of attributes, and
+// what subgraphs and functions hold.
 func modelParts() messageParts {
 	entry := messageParts{}
 	tensor := messageParts{tensorExternal: entry}

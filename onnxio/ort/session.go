@@ -257,8 +257,8 @@ func needed(m *graph.Model) *graph.Model {
 	return c
 }
 
-// largeGraph is the number of nodes from which on those are put in order, and memory is planned as they run. Each pass of
-// ONNX Runtime takes time by the number of nodes times that of those that are ready, but have not had their turn: a
+// largeGraph is the number of nodes from which on those are put in order, and memory is planned as they run. Each pass
+// of ONNX Runtime takes time by the number of nodes times that of those that are ready, but have not had their turn: a
 // gradient of 40,000 nodes opens in 5 s, and in 74 s where its nodes stand behind those of the model.
 const largeGraph = 2000
 

@@ -212,7 +212,7 @@ func oneAxis(u upgrader, n *graph.Node) error {
 	}
 	softmax := *n
 	softmax.Inputs, softmax.Outputs = []string{flat}, []string{soft}
-	softmax.Attrs = append(n.Attrs, graph.IntAttr("axis", -1))
+	softmax.Attrs = append(slices.Clone(n.Attrs), graph.IntAttr("axis", -1))
 	u.G.Nodes = append(u.G.Nodes, step("Shape", n.Inputs, shape),
 		step("Flatten", n.Inputs, flat, graph.IntAttr("axis", axis)), &softmax)
 	*n = *step("Reshape", []string{soft, shape}, n.Outputs[0])

@@ -67,16 +67,19 @@ func TestOfModel(t *testing.T) {
 			nil,
 		},
 		{
-			[]ModelColumn{number("age"), number("savings")}, nil,
+			[]ModelColumn{number("age"), number("savings")},
+			nil,
 			`error the data have no column for the model's inputs savings`, nil,
 		},
 		{
-			[]ModelColumn{number("x[0]")}, []string{"job"},
+			[]ModelColumn{number("x[0]")},
+			[]string{"job"},
 			`error the model's input "x[0]" is a number, but column "job" has texts`, nil,
 		},
 		{[]ModelColumn{number("x[0]")}, []string{"jbo"}, `error there is no column "jbo"`, nil},
 		{
-			[]ModelColumn{number("x[0]")}, []string{"job", "Age"},
+			[]ModelColumn{number("x[0]")},
+			[]string{"job", "Age"},
 			`error --features lists 2 columns, and the model reads 1: x`, nil,
 		},
 		{[]ModelColumn{codes("x", 2)}, []string{"job"}, `error column "job" has 3 values, and the model codes for 2`, nil},
