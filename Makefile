@@ -21,7 +21,7 @@ export CGO_ENABLED = 1
 export GOFLAGS += '-toolexec=env GOGC=off GOMEMLIMIT=1GiB'
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort tools test long lint fmt generate drift compare demo pipelines container page shapes spark bench fuzz guard module release clean mutants
+.PHONY: help build ort tools test long lint fmt generate drift compare demo pipelines container page shapes spark bench fuzz module release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,9 +87,6 @@ spark: build ## run recourse and evaluation on an Apache Spark cluster on this m
 bench: ort ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-guard: ort ## compare the results of this tree with those of an earlier commit: make guard BASE=COMMIT
-	$(GO) run -C $(TOOLS) ./guard $(if $(BASE),-base $(BASE))
-
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@$(GO) list -f '{{$$d := .ImportPath}}{{if or .TestGoFiles .XTestGoFiles}}{{$$d}}{{end}}' ./... | while read -r pkg; do \
 		for target in $$($(GO) test -list '^Fuzz' $$pkg </dev/null | grep '^Fuzz'); do \
@@ -97,10 +94,6 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg </dev/null || exit 1; \
 		done; \
 	done
-
-mutants: ort ## see whether tests notice faults in the core: make mutants MUTANTS='-list FILE' (-near 2: quicker)
-	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./mutants
-	$(BUILD)/tools/mutants $(MUTANTS)
 
 module: ## rewrite the module path: make module MODULE=example.org/team/cfq
 	@test -n "$(MODULE)" || { echo "make module: want MODULE=path"; exit 2; }

@@ -7,7 +7,7 @@ require (
 	github.com/chromedp/cdproto v0.159.0 // protocol types of chromedp
 	github.com/chromedp/chromedp v0.23.0 // HTML reports in an installed Chromium; rod and playwright-go fetch their own
 	github.com/goccy/go-yaml v1.19.2 // reads pipeline files
-	github.com/google/go-cmp v0.7.0 // readable differences
+	github.com/google/go-cmp v0.7.0 // indirect; readable differences
 	github.com/google/renameio/v2 v2.0.2 // writes whole files or none; os.Rename forgets permissions and syncing
 	github.com/invopop/jsonschema v0.14.0 // JSON Schemas from Go types and their comments
 	github.com/parquet-go/parquet-go v0.32.0 // reads and writes Parquet files in tests
