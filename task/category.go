@@ -121,32 +121,17 @@ func countOnes[T float32 | float64](x []T) (ones int) {
 }
 
 func (c *Coding) keys(d *fileDecoder) []key {
-	share := func() schema { return schema{"type": "number", "minimum": 0, "maximum": 1} }
 	list := config.ListOf(config.AnyOf(config.Type("number"), config.ListOf(config.Type("number"))))
 	word := func() schema { return schema{"enum": inputWords()} }
 	inputs := value{Form: config.AnyOf(word, list), Out: func() any { return c.Inputs }}
-	shares := config.As(&c.Shares, config.OneOrMore(share), func(n ast.Node) ([]float64, bool) {
-		return d.numbersIn(n), true
-	})
-	return []key{{Name: "shares", Value: shares}, {Name: "inputs", Value: inputs, Omit: c.Inputs == nil}}
-}
-
-func (d *fileDecoder) numbersIn(n ast.Node) (all []float64) {
-	for _, v := range config.Nodes(n) {
-		number, _ := d.ReadNumber(v)
-		all = append(all, number)
+	return []key{
+		{Name: "shares", Value: config.Several(&c.Shares, d.Share)},
+		{Name: "inputs", Value: inputs, Omit: c.Inputs == nil},
 	}
-	return all
 }
 
 func (e featureEntry) checkCoding(c Category) {
-	own := c.coding()
-	for _, s := range own.Shares {
-		if s < 0 || s > 1 {
-			e.errorf("shares", "a share lies between 0 and 1, not at %v", s)
-		}
-	}
-	n := e.At["inputs"]
+	own, n := c.coding(), e.At["inputs"]
 	if n == nil || c.width() == 0 {
 		return
 	}
@@ -162,9 +147,7 @@ func (e featureEntry) checkCoding(c Category) {
 		return
 	}
 	var all [][]float64
-	for _, of := range config.Nodes(n) {
-		all = append(all, e.d.numbersIn(of))
-	}
+	config.Several(&all, func(of *[]float64) value { return config.Several(of, e.d.Number) }).Read(n)
 	switch {
 	case len(all) != places:
 		e.d.Errorf(n, "feature %q: inputs of %d values, and it has %d", e.Name, len(all), places)

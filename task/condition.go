@@ -34,33 +34,32 @@ const (
 	maxNesting   = 100    // parentheses and signs
 )
 
-type grammar struct {
-	features []Feature
-	names    []string // that may stand without quotes, longest first
-	digits   *regexp.Regexp
-	word     *regexp.Regexp
+type conditionParser struct {
+	features     []Feature
+	names        []string // that may stand without quotes, longest first
+	digits, word *regexp.Regexp
+	rest         string // of the condition, not yet read
+	depth        int
 }
 
-func newGrammar(t *Task) *grammar {
-	g := &grammar{
-		features: t.Features, digits: regexp.MustCompile(`^([0-9]+\.?|\.)[0-9]*([eE][-+]?[0-9]+)?`),
-		word: regexp.MustCompile(`^[\p{L}\p{Nd}_.-]*`),
-	}
-	for i := range t.Features {
-		name := t.Features[i].Name
+func newConditionParser(t *Task) *conditionParser {
+	names := lists.Filter(featureNames(t.Features), func(name string) bool {
 		first, _ := utf8.DecodeRuneInString(name)
-		if _, number := Number(name); !number && isLetter(first) {
-			g.names = append(g.names, name)
-		}
+		_, number := Number(name)
+		return !number && isLetter(first)
+	})
+	slices.SortStableFunc(names, func(a, b string) int { return len(b) - len(a) })
+	return &conditionParser{
+		features: t.Features, names: names,
+		digits: regexp.MustCompile(`^([0-9]+\.?|\.)[0-9]*([eE][-+]?[0-9]+)?`),
+		word:   regexp.MustCompile(`^[\p{L}\p{Nd}_.-]*`),
 	}
-	slices.SortStableFunc(g.names, func(a, b string) int { return len(b) - len(a) })
-	return g
 }
 
 // conditionError is what the methods of a conditionParser panic with; parse returns it.
 type conditionError struct{ error }
 
-func (g *grammar) parse(text string) (read []Inequality, err error) {
+func (p *conditionParser) parse(text string) (read []Inequality, err error) {
 	if len(text) > maxCondition {
 		return nil, fmt.Errorf("it is longer than %d characters", maxCondition)
 	}
@@ -73,7 +72,7 @@ func (g *grammar) parse(text string) (read []Inequality, err error) {
 			panic(v)
 		}
 	}()
-	p := &conditionParser{grammar: g, rest: text}
+	p.rest, p.depth = text, 0
 	read = p.condition(text)
 	for i := range read {
 		q := &read[i]
@@ -90,12 +89,6 @@ func (g *grammar) parse(text string) (read []Inequality, err error) {
 		}
 	}
 	return read, nil
-}
-
-type conditionParser struct {
-	*grammar
-	rest  string // not yet read
-	depth int
 }
 
 func (p *conditionParser) fail(format string, args ...any) {

@@ -58,12 +58,12 @@ func Parse(name string, data []byte) (*Task, error) {
 
 type fileDecoder struct {
 	config.Decoder
-	task               *Task
-	data, cost, target mapping
-	codes              mapping // of latent
-	space              *Latent // what it says
-	features           []featureEntry
-	reference          [][]string // rows of the reference's table of features
+	task      *Task
+	cost      mapping
+	codes     mapping // of latent
+	space     *Latent // what it says
+	features  []featureEntry
+	reference [][]string // rows of the reference's table of features
 }
 
 func newDecoder(file string, t *Task) *fileDecoder {
@@ -101,13 +101,11 @@ func (d *fileDecoder) read(root ast.Node) {
 	if top.Has("latent") && known {
 		d.latent(d.space)
 	}
-	d.checkData()
 	d.checkNames()
 	if d.cost.Has("l1_ratio") && t.Cost.Norm != Mixed {
 		d.Errorf(d.cost.Place("l1_ratio"), "l1_ratio means nothing with norm %s; remove it, or set norm: mixed",
 			t.Cost.Norm)
 	}
-	d.checkTarget()
 	if known {
 		d.settleFeatures()
 	}
@@ -174,26 +172,25 @@ func (d *fileDecoder) taskKeys(t *Task) []key {
 	}
 	listed := slices.DeleteFunc(t.Entries(), func(f Feature) bool { return f.isCode() })
 	features := d.featureList(t, listed)
-	if d.space = t.Latent; t.Latent == nil {
-		d.space = &Latent{}
-	}
+	d.space = cmp.Or(t.Latent, &Latent{})
+	codes, cost := func(m mapping) { d.codes = m }, func(m mapping) { d.cost = m }
 	return []key{
 		{Name: "version", Value: d.Count(&t.Version, 0).With("enum", []int{1}), Fallback: required},
 		{Name: "encoded", Value: d.Flag(&t.Encoded), Keep: true},
-		{Name: "data", Value: d.section("data", d.dataKeys(&t.Data), &d.data)},
-		{Name: "target", Value: d.section("target", d.targetKeys(&t.Target), &d.target)},
+		{Name: "data", Value: d.section("data", d.dataKeys(&t.Data), d.checkData)},
+		{Name: "target", Value: d.section("target", d.targetKeys(&t.Target), d.checkTarget)},
 		{Name: "features", Value: features.With("minItems", 1), Fallback: required},
-		{Name: "latent", Value: d.section("latent", d.latentKeys(t, d.space), &d.codes), Omit: t.Latent == nil},
+		{Name: "latent", Value: d.section("latent", d.latentKeys(t, d.space), codes), Omit: t.Latent == nil},
 		{Name: "links", Value: entries("A link of `links`", t.Links, d.linkKeys)},
 		{Name: "constraints", Value: value{Form: config.ListOf(d.ruleForm()), Out: rules}},
-		{Name: "cost", Value: d.section("cost", d.costKeys(&t.Cost), &d.cost)},
-		{Name: "sparsity", Value: d.section("sparsity", d.sparsityKeys(t), &mapping{})},
+		{Name: "cost", Value: d.section("cost", d.costKeys(&t.Cost), cost)},
+		{Name: "sparsity", Value: d.section("sparsity", d.sparsityKeys(t), func(mapping) {})},
 	}
 }
 
-func (d *fileDecoder) section(name string, keys []key, places *mapping) value {
+func (d *fileDecoder) section(name string, keys []key, read func(mapping)) value {
 	return value{
-		Read: func(n ast.Node) { *places = d.mapping(n, name, keys) },
+		Read: func(n ast.Node) { read(d.mapping(n, name, keys)) },
 		Form: object("`"+name+"`", keys),
 		Out:  func() any { return config.Members(keys) },
 	}
@@ -246,16 +243,15 @@ func (d *fileDecoder) targetKeys(t *Target) []key {
 		{Name: "margin", Value: d.From0(&t.Margin), Keep: true},
 		{Name: "output", Value: config.Word(&d.Decoder, &t.Output, "logits", "probabilities")},
 		{Name: "threshold", Value: d.Number(&t.Threshold)},
-		{Name: "accuracy", Value: d.Within(&t.Accuracy, "between 0 and 1", 0, 1).With("minimum", 0).With("maximum", 1)},
+		{Name: "accuracy", Value: d.Share(&t.Accuracy)},
 	}
 }
 
 func (d *fileDecoder) costKeys(c *Cost) []key {
-	ratio := d.Within(&c.L1Ratio, "between 0 and 1", 0, 1).With("minimum", 0).With("maximum", 1)
 	weights := config.Word(&d.Decoder, &c.Weights, "inverse_std", "inverse_mad", "inverse_range", "uniform", "given")
 	return []key{
 		{Name: "norm", Value: config.Word(&d.Decoder, &c.Norm, L1, L2, Mixed)},
-		{Name: "l1_ratio", Value: ratio, Keep: true, Omit: c.Norm != Mixed},
+		{Name: "l1_ratio", Value: d.Share(&c.L1Ratio), Keep: true, Omit: c.Norm != Mixed},
 		{Name: "weights", Value: weights},
 		{Name: "eps", Value: d.Above0(&c.Eps)},
 		{Name: "switches", Value: config.Word(&d.Decoder, &c.Switches, "once", "encoded"), Omit: c.Switches == "once"},
@@ -301,12 +297,8 @@ func (d *fileDecoder) featureKeys(t *Task, f *Feature) (own []key, check func(fe
 // Keys returns the keys of the task file that the feature needs, in the order of the reference page: those whose values
 // do not hold without them, and what is known of a number.
 func (f *Feature) Keys() (needed []config.Key) {
-	usual := &Feature{Column: f.Name, Action: Free()}
-	for _, e := range encodings() {
-		if e.Kind() == f.Encoding.Kind() {
-			usual.Encoding = e
-		}
-	}
+	encoding := encodings()[slices.Index(kinds(), f.Encoding.Kind())]
+	usual := &Feature{Column: f.Name, Encoding: encoding, Action: Free()}
 	d := newDecoder("", &Task{Cost: Cost{Weights: "inverse_mad"}})
 	keys, _ := d.featureKeys(d.task, f)
 	without, _ := d.featureKeys(d.task, usual)
@@ -338,7 +330,7 @@ func (d *fileDecoder) actionKeys(t *Task, f *Feature) []key {
 		{Name: "actionable", Value: d.Flag(&f.Actionable), Keep: true},
 		{Name: "mutable", Value: d.Flag(&f.Mutable), Keep: true, Omit: f.Mutable == settled},
 		{Name: "direction", Value: direction, Omit: hot && !c.isOrdered()},
-		{Name: "bounds", Value: value{Form: pairOf(sideForm, percentForm), Out: bounds}},
+		{Name: "bounds", Value: value{Form: pairOf(config.AnyOf(config.Type("number", "null"), percentForm)), Out: bounds}},
 		{Name: "step", Value: d.Above0(&f.Step)},
 		{Name: "max_increase", Value: d.From0(&f.MaxIncrease), Keep: true},
 		{Name: "max_decrease", Value: d.From0(&f.MaxDecrease), Keep: true},
@@ -411,16 +403,6 @@ func (d *fileDecoder) orList(one value, dst *[]float64) value {
 	}
 }
 
-func (d *fileDecoder) counts(dst *[]int) value {
-	return config.As(dst, config.ListOf(config.Type("integer")), func(n ast.Node) (counts []int, ok bool) {
-		d.List(n, "this", func(i int, n ast.Node) {
-			counts = append(counts, 0)
-			d.Count(&counts[i], 1).Read(n)
-		})
-		return counts, true
-	})
-}
-
 func (d *fileDecoder) char(dst *rune) value {
 	return value{
 		Read: func(n ast.Node) {
@@ -437,9 +419,9 @@ func (d *fileDecoder) char(dst *rune) value {
 	}
 }
 
-func (d *fileDecoder) checkTarget() {
-	switch t, at := &d.task.Target, d.target.Place("threshold"); {
-	case !d.target.Has("threshold"):
+func (d *fileDecoder) checkTarget(m mapping) {
+	switch t, at := &d.task.Target, m.Place("threshold"); {
+	case !m.Has("threshold"):
 	case t.Output == "":
 		d.Errorf(at, "a threshold needs `output: logits` or `output: probabilities`, which say what it is a threshold of")
 	case t.Output == "probabilities" && (t.Threshold <= 0 || t.Threshold >= 1):
@@ -447,8 +429,8 @@ func (d *fileDecoder) checkTarget() {
 	}
 }
 
-func (d *fileDecoder) checkData() {
-	t, m := &d.task.Data, d.data
+func (d *fileDecoder) checkData(m mapping) {
+	t := &d.task.Data
 	if t.Comment == t.Delimiter {
 		d.Errorf(m.Place("comment"), "comment and delimiter must differ")
 	}
@@ -610,12 +592,9 @@ func encodingOf(n ast.Node) Encoding {
 		return nil
 	}
 	for _, kv := range m.Values {
-		if config.ScalarText(kv.Key) != "kind" {
-			continue
-		}
-		for _, e := range encodings() {
-			if e.Kind() == config.ScalarText(kv.Value) {
-				return e
+		if config.ScalarText(kv.Key) == "kind" {
+			if i := slices.Index(kinds(), config.ScalarText(kv.Value)); i >= 0 {
+				return encodings()[i]
 			}
 		}
 	}
@@ -788,10 +767,10 @@ func (d *fileDecoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
 
 func (d *fileDecoder) rules(n ast.Node) {
 	seen := map[string]bool{}
-	g := newGrammar(d.task)
+	p := newConditionParser(d.task)
 	d.List(n, "constraints", func(_ int, n ast.Node) {
 		before := len(d.Errs)
-		r := d.rule(n, g)
+		r := d.rule(n, p)
 		switch {
 		case len(d.Errs) > before:
 			return
@@ -808,14 +787,14 @@ func (d *fileDecoder) rules(n ast.Node) {
 	}
 }
 
-func (d *fileDecoder) rule(n ast.Node, g *grammar) (r Rule) {
+func (d *fileDecoder) rule(n ast.Node, p *conditionParser) (r Rule) {
 	switch n.(type) {
 	case *ast.SequenceNode:
 		d.Errorf(n, "each constraint is an entry of its own, not a list of them")
 		return r
 	case *ast.MappingNode:
 	default:
-		r.Then, r.Text = d.inequalities(n, g)
+		r.Then, r.Text = d.inequalities(n, p)
 		return r
 	}
 	before := len(d.Errs)
@@ -823,10 +802,10 @@ func (d *fileDecoder) rule(n ast.Node, g *grammar) (r Rule) {
 	switch {
 	case len(d.Errs) > before:
 	case m.Has("then") && (m.Has("if") || r.Must) && !m.Has("at_most") && !m.Has("of"):
-		r.Then, r.Text = d.inequalities(m.At["then"], g)
+		r.Then, r.Text = d.inequalities(m.At["then"], p)
 		if m.Has("if") {
 			var when string
-			r.If, when = d.inequalities(m.At["if"], g)
+			r.If, when = d.inequalities(m.At["if"], p)
 			r.Text = fmt.Sprintf("if %s then %s", when, r.Text)
 		}
 		if m.Has("if") && len(config.Nodes(m.At["if"])) == 0 || len(config.Nodes(m.At["then"])) == 0 {
@@ -868,7 +847,7 @@ func (d *fileDecoder) subset(r *Rule, m mapping) {
 	r.Text = fmt.Sprintf("at most %d of %s", r.AtMost, strings.Join(r.Of, ", "))
 }
 
-func (d *fileDecoder) inequalities(n ast.Node, g *grammar) (all []Inequality, text string) {
+func (d *fileDecoder) inequalities(n ast.Node, p *conditionParser) (all []Inequality, text string) {
 	var texts []string
 	for _, n := range config.Nodes(n) {
 		text, ok := d.ReadText(n)
@@ -880,7 +859,7 @@ func (d *fileDecoder) inequalities(n ast.Node, g *grammar) (all []Inequality, te
 			continue
 		}
 		texts = append(texts, text)
-		read, err := g.parse(text)
+		read, err := p.parse(text)
 		if err != nil {
 			d.Errorf(n, "constraint %q: %s", text, clause(err.Error()))
 		}

@@ -42,7 +42,7 @@ func (m *Pixels) inputName(name string, j int) string { return m.pixelName(name,
 
 func (m *Pixels) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 	return []key{
-		{Name: "shape", Value: d.counts(&m.Shape)},
+		{Name: "shape", Value: config.Listed(&d.Decoder, &m.Shape, func(v *int) value { return d.Count(v, 1) })},
 		{Name: "layout", Value: config.Word(&d.Decoder, &m.Layout, "chw", "hwc")},
 		{Name: "mean", Value: d.orList(d.Number(&m.Mean), &m.Means), Keep: true},
 		{Name: "std", Value: d.orList(d.Above0(&m.Std), &m.Stds)},

@@ -301,7 +301,7 @@ func missingForm() schema {
 
 // interval is a pair [lo, hi] with lo < hi, of which null leaves a side open.
 func (d *fileDecoder) interval(name string, dst *[]float64) value {
-	v := config.As(dst, pairOf(sideForm), func(n ast.Node) ([]float64, bool) {
+	v := config.As(dst, pairOf(config.Type("number", "null")), func(n ast.Node) ([]float64, bool) {
 		pair := []float64{math.Inf(-1), math.Inf(1)}
 		d.pair(n, func(i int, n ast.Node) { d.Number(&pair[i]).Read(n) })
 		if pair[0] >= pair[1] {

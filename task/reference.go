@@ -50,18 +50,13 @@ func Schema() []byte {
 	return object("The task file", newDecoder("", t).taskKeys(t))().Document("task", "cfq task file")
 }
 
-func pairOf(side func() schema, others ...func() schema) func() schema {
-	if others != nil {
-		side = config.AnyOf(append([]func() schema{side}, others...)...)
-	}
+func pairOf(side func() schema) func() schema {
 	return func() schema {
 		s := config.ListOf(side)()
 		s["minItems"], s["maxItems"] = 2, 2
 		return s
 	}
 }
-
-func sideForm() schema { return config.Type("number", "null")() }
 
 func percentForm() schema { return schema{"type": "string", "pattern": `^[0-9.]+ ?%$`} }
 

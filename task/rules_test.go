@@ -36,7 +36,7 @@ features:
 `
 
 func TestConditions(t *testing.T) {
-	g := newGrammar(parse(t, ruleFeatures))
+	g := newConditionParser(parse(t, ruleFeatures))
 	num := func(bound float64, strict bool, terms ...Term) Inequality {
 		return Inequality{Terms: terms, Bound: bound, Strict: strict}
 	}
@@ -98,7 +98,7 @@ func TestConditions(t *testing.T) {
 // TestMistakesInConditions reads testdata/conditions.txt: on each line a condition, a tab, and what is wrong with it.
 func TestMistakesInConditions(t *testing.T) {
 	data := must.Get(os.ReadFile(filepath.Join("testdata", "conditions.txt")))(t)
-	g := newGrammar(parse(t, ruleFeatures))
+	g := newConditionParser(parse(t, ruleFeatures))
 	const deep, long = "it is nested too deep", "it is longer than 10000 characters"
 	lines := append(strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"),
 		strings.Repeat("(", 200)+"1\t"+deep, strings.Repeat("-", 200)+"1\t"+deep, strings.Repeat("hours+", 2000)+"\t"+long,
@@ -158,7 +158,7 @@ func drawTree(t *rapid.T, depth int) tree {
 
 func TestConditionsEvaluateAsWritten(t *testing.T) {
 	task := parse(t, ruleFeatures)
-	g := newGrammar(task)
+	g := newConditionParser(task)
 	columns := map[string]int{"hours": 0, "hours-per-week": 1, "capital gain": 2, "2": 3, "-x": 4}
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := drawTree(t, 4), drawTree(t, 4)
@@ -200,7 +200,7 @@ func FuzzCondition(f *testing.F) {
 		f.Add(s)
 	}
 	task := must.Get(Parse("rules.yaml", []byte(ruleFeatures)))(f)
-	g := newGrammar(task)
+	g := newConditionParser(task)
 	f.Fuzz(func(t *testing.T, text string) {
 		read, err := g.parse(text)
 		if (err == nil) == (len(read) == 0) {

@@ -52,13 +52,9 @@ type Errors []*Error
 
 // Error returns one line per mistake.
 func (e Errors) Error() string {
-	var lines []string
-	for i, x := range e {
-		if i == maxShown {
-			lines = append(lines, fmt.Sprintf("%s: and %d more mistakes", x.File, len(e)-i))
-			break
-		}
-		lines = append(lines, x.Error())
+	lines := lists.Map(e[:min(len(e), maxShown)], (*Error).Error)
+	if more := len(e) - len(lines); more > 0 {
+		lines = append(lines, fmt.Sprintf("%s: and %d more mistakes", e[0].File, more))
 	}
 	return strings.Join(lines, "\n")
 }

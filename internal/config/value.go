@@ -64,8 +64,7 @@ func ListOf(item func() Schema) func() Schema {
 // AnyOf is the form of a value that has one of the forms.
 func AnyOf(forms ...func() Schema) func() Schema {
 	return func() Schema {
-		all := lists.Map(forms, func(f func() Schema) Schema { return f() })
-		return Schema{"anyOf": all}
+		return Schema{"anyOf": lists.Map(forms, func(f func() Schema) Schema { return f() })}
 	}
 }
 
@@ -84,17 +83,35 @@ func (d *Decoder) ReadText(n ast.Node) (string, bool) {
 	return ScalarText(n), true
 }
 
-// Texts is a list of texts, or a single one.
-func (d *Decoder) Texts(dst *[]string) Value {
-	return As(dst, OneOrMore(Scalar), func(n ast.Node) ([]string, bool) {
-		texts := []string{}
-		for _, v := range Nodes(n) {
-			s, _ := d.ReadText(v) // a mistake keeps its place in the list, so that the others keep theirs
-			texts = append(texts, s)
+// Several is a list of values that item reads, or a single one.
+func Several[T any](dst *[]T, item func(*T) Value) Value {
+	return As(dst, OneOrMore(item(new(T)).Form), func(n ast.Node) ([]T, bool) {
+		all := make([]T, len(Nodes(n))) // a mistake keeps its place in the list, so that the others keep theirs
+		for i, v := range Nodes(n) {
+			item(&all[i]).Read(v)
 		}
-		return texts, true
+		return all, true
 	})
 }
+
+// Listed is a list of values that item reads.
+func Listed[T any](d *Decoder, dst *[]T, item func(*T) Value) Value {
+	several := Several(dst, item)
+	return Value{
+		Read: func(n ast.Node) {
+			if _, ok := n.(*ast.SequenceNode); ok {
+				several.Read(n)
+			} else {
+				d.Errorf(n, "this must be a list, not %s", d.Describe(n))
+			}
+		},
+		Form: ListOf(item(new(T)).Form),
+		Out:  several.Out,
+	}
+}
+
+// Texts is a list of texts, or a single one.
+func (d *Decoder) Texts(dst *[]string) Value { return Several(dst, d.Text) }
 
 // Nodes returns the entries of a list, or the node itself when it is none.
 func Nodes(n ast.Node) []ast.Node {
@@ -157,18 +174,8 @@ func (d *Decoder) ReadNumber(n ast.Node) (float64, bool) {
 // Decimal reads a decimal number such as 40, -1.5 or 1e+05. Infinities, NaN, hexadecimals and digit separators are no
 // numbers here.
 func Decimal(s string) (float64, bool) {
-	whole, digits := int64(0), 0
-	for i := range len(s) { // ParseFloat also reads "inf", "nan", "0x1p4" and "1_000"
-		switch c := s[i]; {
-		case c >= '0' && c <= '9':
-			whole, digits = 10*whole+int64(c-'0'), digits+1
-		case c == '.', c == '-', c == '+', c == 'e', c == 'E':
-		default:
-			return 0, false
-		}
-	}
-	if digits == len(s) && digits > 0 && digits <= 15 { // most fields; exact
-		return float64(whole), true
+	if strings.TrimLeft(s, "0123456789.-+eE") != "" { // ParseFloat also reads "inf", "nan", "0x1p4" and "1_000"
+		return 0, false
 	}
 	v, err := strconv.ParseFloat(s, 64)
 	return v, err == nil
@@ -182,6 +189,11 @@ func (d *Decoder) From0(dst *float64) Value {
 // Above0 is a number above 0.
 func (d *Decoder) Above0(dst *float64) Value {
 	return d.Within(dst, "above 0", math.SmallestNonzeroFloat64, math.Inf(1)).With("exclusiveMinimum", 0)
+}
+
+// Share is a number between 0 and 1.
+func (d *Decoder) Share(dst *float64) Value {
+	return d.Within(dst, "between 0 and 1", 0, 1).With("minimum", 0).With("maximum", 1)
 }
 
 // Within is a number between two others; want says so.
@@ -209,13 +221,4 @@ func (d *Decoder) Count(dst *int, least int) Value {
 }
 
 // Numbers is a list of finite numbers.
-func (d *Decoder) Numbers(dst *[]float64) Value {
-	return As(dst, ListOf(Type("number")), func(n ast.Node) ([]float64, bool) {
-		numbers := []float64{}
-		d.List(n, "this", func(_ int, n ast.Node) {
-			v, _ := d.ReadNumber(n)
-			numbers = append(numbers, v)
-		})
-		return numbers, true
-	})
-}
+func (d *Decoder) Numbers(dst *[]float64) Value { return Listed(d, dst, d.Number) }
