@@ -12,7 +12,7 @@ import (
 // flattener gives products of values of any rank with stored weights the form of a layer. A product over the last axes
 // of a value computes with each vector along them by itself, so it is
 //
-// 	Reshape to [-1, D] -> Gemm -> Reshape back
+//	Reshape to [-1, D] -> Gemm -> Reshape back
 //
 // and everything that knows dense layers knows it. Where other axes are summed, as with weights on the left, a
 // Transpose puts them last. ONNX Runtime computes the product with a matrix in one call, too, and a Reshape copies
