@@ -1,10 +1,10 @@
 package eval
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"cfq/internal/extsort"
@@ -49,36 +49,31 @@ func (r *Result) Alternatives(by *GroupBy) (all []Scenario, err error) {
 
 // copies finds rows that are equal to others.
 type copies struct {
-	shards       int
-	rows         *extsort.Lists // by hash: of each record its hash, that of its ID, and 0 if it is evaluated
+	rows         *extsort.Rows // of each record its hash, that of its ID, and 0 if it is evaluated
 	n, evaluated int
 	distinct     bool // IDs say who is who, or hashes are not known
 }
 
 func newCopies(of *Records) *copies {
-	n := shards(of.n)
-	return &copies{shards: n, rows: extsort.New(n, of.limits.bytes)}
+	return &copies{rows: extsort.NewRows(shards(of.n), 3, of.limits.bytes)}
 }
 
-func (c *copies) visitor() Visitor {
-	return visitRecords(func(some []*Record) error {
-		for _, x := range some {
-			hasID := x.ID != "" && !strings.HasPrefix(x.ID, RowID)
-			if c.distinct = c.distinct || hasID || x.Hash == 0; c.distinct {
-				return nil
-			}
-			row := []uint64{x.Hash, uint64(c.n), uint64(count(!x.Evaluated))} // a row of its own
-			if x.ID != "" {
-				row[1] = textHash(x.ID)
-			}
-			c.n, c.evaluated = c.n+1, c.evaluated+count(x.Evaluated)
-			b, _ := binary.Append(nil, binary.LittleEndian, row) // numbers can be written
-			if err := c.rows.Append(int(mixed(x.Hash)%uint64(c.shards)), b); err != nil {
-				return err
-			}
+func (c *copies) visit(some []*Record, _ [][]*Record) error {
+	for _, x := range some {
+		hasID := x.ID != "" && !strings.HasPrefix(x.ID, RowID)
+		if c.distinct = c.distinct || hasID || x.Hash == 0; c.distinct {
+			return nil
 		}
-		return nil
-	})
+		person := uint64(c.n) // a row of its own
+		if x.ID != "" {
+			person = textHash(x.ID)
+		}
+		c.n, c.evaluated = c.n+1, c.evaluated+count(x.Evaluated)
+		if err := c.rows.Add(x.Hash, person, uint64(count(!x.Evaluated))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // count counts the rows that are equal to an earlier one; 0 when they are few, or IDs say who is who.
@@ -93,12 +88,10 @@ func (c *copies) count() (int, error) {
 		return n
 	}
 	var all, ofThese int
-	for i := range c.shards {
-		numbers := make([]uint64, c.rows.Size(i)/8)
-		if err := binary.Read(c.rows.Reader(i), binary.LittleEndian, numbers); err != nil {
-			return 0, fmt.Errorf("eval: temporary file: %w", err)
+	for rows, err := range c.rows.Sorted() {
+		if err != nil {
+			return 0, fmt.Errorf("eval: %w", err)
 		}
-		rows := slices.SortedFunc(slices.Chunk(numbers, 3), slices.Compare)
 		rows = slices.CompactFunc(rows, func(a, b []uint64) bool { return slices.Equal(a[:2], b[:2]) })
 		all += again(rows)
 		ofThese += again(slices.DeleteFunc(rows, func(r []uint64) bool { return r[2] == 1 }))
@@ -114,7 +107,7 @@ func (r *Result) variant(by *GroupBy, distinct, others bool) (*Result, error) {
 	view := *r.Records // which is closed with them
 	view.parted = nil
 	if distinct {
-		view.key = func(x *Record) recordKey { return recordKey{hash: x.Hash} }
+		view.key = func(x *Record) string { return strconv.FormatUint(x.Hash, 16) }
 		view.shared = true
 	}
 	if others {

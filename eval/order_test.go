@@ -251,7 +251,7 @@ func TestCopiesByTheDefinition(t *testing.T) {
 func copiesIn(t testing.TB, r *Records) int {
 	t.Helper()
 	c := newCopies(r)
-	must.Do(t, r.Visit(c.visitor()))
+	must.Do(t, r.Visit(c.visit))
 	n, err := c.count()
 	must.Do(t, err)
 	must.Do(t, c.rows.Close())

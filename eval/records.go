@@ -26,16 +26,10 @@ type Records struct {
 	Attributes []task.Subgroup
 
 	*recordStore
-	key    func(x *Record) recordKey // who a record is about
-	shared bool                      // some records may be about the same person
-	keep   func(x *Record) bool      // nil for all
-	parted *extsort.Lists            // the records by person; nil before they are needed
-}
-
-// recordKey says who a record is about; the zero value is nobody else.
-type recordKey struct {
-	id   string
-	hash uint64
+	key    func(x *Record) string // who a record is about, "" for nobody else
+	shared bool                   // some records may be about the same person
+	keep   func(x *Record) bool   // nil for all
+	parted *extsort.Lists         // the records by person; nil before they are needed
 }
 
 type recordStore struct {
@@ -60,7 +54,7 @@ func NewRecords(margins []float64, attributes []task.Subgroup) *Records {
 func newRecords(margins []float64, attributes []task.Subgroup, l limits) *Records {
 	layout := Layout{Margins: margins, Attributes: features(attributes)}
 	return &Records{
-		Attributes: attributes, key: func(x *Record) recordKey { return recordKey{id: x.ID} },
+		Attributes: attributes, key: func(x *Record) string { return x.ID },
 		recordStore: &recordStore{limits: l, layout: layout, tape: extsort.New(1, l.bytes)},
 	}
 }
@@ -193,13 +187,6 @@ func (r *Records) All() iter.Seq2[*Record, error] {
 	return r.read(r.tape, 0)
 }
 
-// Raw is All with Record.Hash and Others as they were added.
-func (r *Records) Raw() iter.Seq2[*Record, error] {
-	raw, store := *r, *r.recordStore
-	store.others, raw.recordStore = nil, &store
-	return raw.All()
-}
-
 // parts returns all records, in parts that have all of a person's or none. Records of another evaluation of the same
 // people come in the same parts and the same order.
 func (r *Records) parts() iter.Seq2[[]*Record, error] {
@@ -256,8 +243,8 @@ func (r *Records) divide() error {
 	for x, err := range r.read(r.tape, 0) {
 		if err == nil {
 			to := uint64(x.Person)
-			if k := r.key(x); k != (recordKey{}) {
-				to = mixed(k.hash ^ textHash(k.id))
+			if k := r.key(x); k != "" {
+				to = mixed(textHash(k))
 			}
 			err = r.write(lists, int(to%uint64(n)), x)
 		}
@@ -284,12 +271,12 @@ func mixed(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-func byPerson(part []*Record, key func(x *Record) recordKey) (persons [][]*Record) {
-	at := map[recordKey]int{}
+func byPerson(part []*Record, key func(x *Record) string) (persons [][]*Record) {
+	at := map[string]int{}
 	for _, x := range part {
 		k := key(x)
 		i, known := at[k]
-		if !known || k == (recordKey{}) {
+		if !known || k == "" {
 			i = len(persons)
 			at[k], persons = i, append(persons, nil)
 		}

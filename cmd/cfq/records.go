@@ -131,23 +131,19 @@ func tables(args []string) (paths []string, err error) {
 
 // readRecords reads the records of tables, to be summed up at a confidence; 0 for that with which they were made.
 func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Options) error {
+	var who fingerprint
+	d.known.unlike = eval.Tally{}
 	all, run, file, err := records.Read(ctx, paths, d.task, func(r *eval.Record) {
-		known := d.known.equal(&task.People{X: r.X, Dim: len(r.X), N: 1})
+		one := &task.People{X: r.X, Dim: len(r.X), N: 1}
+		known := d.known.equal(one)
 		r.Calibrated = known != nil && known[0]
+		who.add(r)
+		d.known.look(one)
 	})
 	if err != nil {
 		return cli.Wrap(err, hintNoRecords)
 	}
 	d.closers = append(d.closers, all)
-	var who fingerprint
-	d.known.unlike = eval.Tally{}
-	for r, err := range all.Raw() {
-		if err != nil {
-			return err
-		}
-		who.add(r)
-		d.known.look(&task.People{X: r.X, Dim: len(r.X), N: 1})
-	}
 	own := d.madeWith(&run.Settings, &task.People{})
 	own.Attributes, own.Columns = run.Attributes, run.Columns
 	if x := run.Differs(&own); x != "" {

@@ -129,24 +129,17 @@ func (x *Output) known(ctx context.Context, b *eval.Batch) error {
 	return nil
 }
 
-func (x *earlierRecords) load(ctx context.Context, path string, t *task.Task) (err error) {
-	all, run, _, err := Read(ctx, []string{path}, t, nil)
-	if err != nil {
+func (x *earlierRecords) load(ctx context.Context, path string, t *task.Task) error {
+	all, run, _, err := Read(ctx, []string{path}, t, func(r *eval.Record) { x.left = append(x.left, *r) })
+	if err = errors.Join(err, all.Close()); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, all.Close()) }()
 	if x.made != nil {
 		if d := x.made.Differs(run); d != "" {
 			return fmt.Errorf("%s was not made of the same as the files before it: %s", path, d)
 		}
 	}
 	x.made, x.read = run, x.read+1
-	for r, err := range all.Raw() {
-		if err != nil {
-			return err
-		}
-		x.left = append(x.left, *r)
-	}
 	return nil
 }
 

@@ -2,9 +2,11 @@ package records
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"slices"
 	"strconv"
@@ -19,14 +21,14 @@ import (
 
 // Read reads the records of tables that were made of the same (see [Run]), whatever wrote the tables: other columns may
 // be in them, in any order. The task says how many inputs a person has, and the attributes (see
-// [eval.Records.Attributes]). see is called with every record before it is taken in, and may change it; nil for
-// nothing. The records are the caller's to close.
+// [eval.Records.Attributes]). see is called with every record before it is taken in, with Hash and Others as
+// they stand there, and may change it; nil for nothing. The records are the caller's to close.
 func Read(
 	ctx context.Context, paths []string, t *task.Task, see func(*eval.Record),
 ) (_ *eval.Records, run *Run, file eval.DataFile, err error) {
 	in := &reader{
-		ctx: ctx, attributes: t.Attributes(), inputs: t.Dim(), see: see, counts: map[Outcome]int{},
-		overlap: rowOverlap{rows: extsort.New(overlapShards, extsort.Limit/8)},
+		ctx: ctx, attributes: t.Attributes(), inputs: t.Dim(), see: see,
+		overlap: rowOverlap{rows: extsort.NewRows(overlapShards, 4, extsort.Limit/8)},
 	}
 	defer func() {
 		err = errors.Join(err, in.overlap.rows.Close())
@@ -46,12 +48,9 @@ func Read(
 	if err := in.overlap.check(); err != nil {
 		return nil, nil, file, fmt.Errorf("records: %w", err)
 	}
-	file = eval.DataFile{
-		Unreadable: in.counts[Unreadable], Filtered: in.counts[Filtered],
-		LeftOut: in.counts[LeftOut] + in.counts[Filtered], Unmatched: in.counts[Unmatched],
-	}
-	file.Rows = in.rows + file.Unreadable + file.LeftOut
-	return in.records, in.run, file, nil
+	in.file.LeftOut += in.file.Filtered
+	in.file.Rows += in.file.Unreadable + in.file.LeftOut
+	return in.records, in.run, in.file, nil
 }
 
 type reader struct {
@@ -66,8 +65,7 @@ type reader struct {
 	text    string // of run, as the last row had it
 	layout  eval.Layout
 	records *eval.Records
-	counts  map[Outcome]int
-	rows    int // of the data, that were judged
+	file    eval.DataFile // Rows are those judged, and LeftOut without Filtered, until all are read
 	overlap rowOverlap
 }
 
@@ -192,10 +190,11 @@ func (in *reader) row(fields []string, place map[string]int, at []int) error {
 		return fmt.Errorf("column %q: %q is not a number of rows", colCount, fields[place[colCount]])
 	}
 	if why := Outcome(fields[place[colOutcome]]); why != Judged {
-		if !slices.Contains(outcomes(), why) {
+		n := counted(&in.file, why)
+		if n == nil {
 			return fmt.Errorf("column %q: unknown outcome %q; there are %q", colOutcome, why, outcomes())
 		}
-		in.counts[why] += count
+		*n += count
 		return nil
 	}
 	r := in.layout.Blank()
@@ -211,7 +210,7 @@ func (in *reader) row(fields []string, place map[string]int, at []int) error {
 	if err := check(&r, in.inputs); err != nil {
 		return err
 	}
-	in.rows += count
+	in.file.Rows += count
 	if err := in.overlap.add(&r); err != nil {
 		return err
 	}
@@ -219,4 +218,42 @@ func (in *reader) row(fields []string, place map[string]int, at []int) error {
 		in.see(&r)
 	}
 	return in.records.Add(&r)
+}
+
+// rowOverlap finds a row of the data that several tables have: the same number, line and content. People with an ID
+// count once anyway, and rows of a stream have no numbers.
+type rowOverlap struct {
+	tables []string
+	rows   *extsort.Rows // of each row its hash, line, table and number
+}
+
+const overlapShards = 1024 // of which one is in memory at a time
+
+func (o *rowOverlap) add(r *eval.Record) error {
+	if r.ID != "" && !strings.HasPrefix(r.ID, eval.RowID) || r.Row == 0 && r.Line == 0 {
+		return nil
+	}
+	h := fnv.New64a()
+	content := append([]uint64{uint64(r.Row), r.Hash}, r.Others...)
+	binary.Write(h, binary.LittleEndian, content) //nolint:errcheck // a hash takes all
+	return o.rows.Add(h.Sum64(), uint64(r.Line), uint64(len(o.tables)-1), uint64(r.Row))
+}
+
+// check refuses such a row: the person would count twice. A table may not know its lines.
+func (o *rowOverlap) check() error {
+	for rows, err := range o.rows.Sorted() {
+		if err != nil {
+			return err
+		}
+		before := make([]uint64, 4)
+		for _, x := range rows {
+			if x[0] == before[0] && (x[1] == before[1] || before[1] == 0) && x[2] != before[2] {
+				return fmt.Errorf("row %d of the data is in %s and in %s, with the same content, and would count twice: give "+
+					"each row once, or name an id in the task file if these are different people", x[3], o.tables[before[2]],
+					o.tables[x[2]])
+			}
+			before = x
+		}
+	}
+	return nil
 }

@@ -100,6 +100,13 @@ const (
 
 func outcomes() []Outcome { return []Outcome{Unreadable, Filtered, LeftOut, Unmatched} }
 
+// counted is where a file counts the rows of an outcome, those filtered not being left out as well; nil for none.
+func counted(file *eval.DataFile, why Outcome) *int {
+	return map[Outcome]*int{
+		Unreadable: &file.Unreadable, Filtered: &file.Filtered, LeftOut: &file.LeftOut, Unmatched: &file.Unmatched,
+	}[why]
+}
+
 // The columns of a table before those of records.
 const (
 	colRun     = "run"

@@ -104,13 +104,10 @@ func (t *Writer) Write(r *eval.Record) error { return t.to.Write(t.Row(r)) }
 
 // Counts writes what became of all rows that were not judged.
 func (t *Writer) Counts(file eval.DataFile) error {
-	n := map[Outcome]int{
-		Unreadable: file.Unreadable, Filtered: file.Filtered, LeftOut: file.LeftOut - file.Filtered,
-		Unmatched: file.Unmatched,
-	}
+	file.LeftOut -= file.Filtered
 	for _, why := range outcomes() {
-		if n[why] > 0 {
-			if err := t.to.Write(t.Count(why, n[why])); err != nil {
+		if n := *counted(&file, why); n > 0 {
+			if err := t.to.Write(t.Count(why, n)); err != nil {
 				return err
 			}
 		}

@@ -8,10 +8,13 @@ package extsort
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
+	"slices"
 )
 
 // Limit is a limit for New that leaves a process of 500 MB room for everything else.
@@ -135,4 +138,39 @@ func (l *Lists) Close() error {
 	err := f.Close()
 	_ = os.Remove(f.Name()) // where it is still there
 	return err
+}
+
+// Rows are rows of numbers, in lists by their first number: rows that have it in common come together.
+type Rows struct {
+	*Lists
+	width int
+	row   []byte // that is added
+}
+
+// NewRows makes a place for rows of width numbers in n lists, see [New]. One list at a time is read into memory.
+func NewRows(n, width, limit int) *Rows { return &Rows{Lists: New(n, limit), width: width} }
+
+// Add adds a row.
+func (r *Rows) Add(row ...uint64) error {
+	r.row = r.row[:0]
+	for _, x := range row {
+		r.row = binary.LittleEndian.AppendUint64(r.row, x)
+	}
+	return r.Append(int(row[0]%uint64(len(r.lists))), r.row)
+}
+
+// Sorted returns the rows of each list, in ascending order.
+func (r *Rows) Sorted() iter.Seq2[[][]uint64, error] {
+	return func(yield func([][]uint64, error) bool) {
+		for i := range r.lists {
+			numbers := make([]uint64, r.Size(i)/8)
+			if err := binary.Read(r.Reader(i), binary.LittleEndian, numbers); err != nil {
+				yield(nil, fmt.Errorf("%w: %w", ErrFile, err))
+				return
+			}
+			if !yield(slices.SortedFunc(slices.Chunk(numbers, r.width), slices.Compare), nil) {
+				return
+			}
+		}
+	}
 }

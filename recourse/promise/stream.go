@@ -129,15 +129,11 @@ func idKey(id string) int64 {
 
 // join finds the people whose IDs the promises name, and puts the promises into the lists of their rows.
 func (q *queue) join(people Batches) (err error) {
-	keys := extsort.New(idParts, queueLimit) // and rows
+	keys := extsort.NewRows(idParts, 2, queueLimit) // and rows
 	defer func() { err = cmp.Or(err, keys.Close()) }()
 	if _, err := people(func(p *task.People) error {
-		var b []byte
 		for i, id := range p.IDs {
-			key := idKey(id)
-			b = binary.LittleEndian.AppendUint64(b[:0], uint64(key))
-			b = binary.LittleEndian.AppendUint64(b, uint64(p.Rows[i]))
-			if err := keys.Append(int(key%idParts), b); err != nil {
+			if err := keys.Add(uint64(idKey(id)), uint64(p.Rows[i])); err != nil {
 				return err
 			}
 		}
@@ -145,22 +141,23 @@ func (q *queue) join(people Batches) (err error) {
 	}); err != nil {
 		return err
 	}
-	for part := range idParts {
-		if err := q.joinPart(keys, part); err != nil {
+	part := 0
+	for known, err := range keys.Sorted() {
+		if err == nil {
+			err = q.joinPart(known, part)
+		}
+		if err != nil {
 			return fmt.Errorf("promises %s: %w", q.r.path, err)
 		}
+		part++
 	}
 	return nil
 }
 
-func (q *queue) joinPart(keys *extsort.Lists, part int) error {
-	known := make([]int64, keys.Size(part)/8)
-	if err := binary.Read(keys.Reader(part), binary.LittleEndian, known); err != nil {
-		return fmt.Errorf("%w: %w", extsort.ErrFile, err)
-	}
-	rowOf := make(map[int64]int64, len(known)/2)
-	for pair := range slices.Chunk(known, 2) {
-		key, row := pair[0], pair[1]
+func (q *queue) joinPart(known [][]uint64, part int) error {
+	rowOf := make(map[int64]int64, len(known))
+	for _, pair := range known {
+		key, row := int64(pair[0]), int64(pair[1])
 		if _, twice := rowOf[key]; twice {
 			row = several
 		}
