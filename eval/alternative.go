@@ -81,20 +81,18 @@ func (c *copies) count() (int, error) {
 	if c.distinct {
 		return 0, nil
 	}
-	again := func(rows [][]uint64) (n int) {
-		for i := 1; i < len(rows); i++ {
-			n += count(rows[i][0] == rows[i-1][0])
-		}
-		return n
+	distinct := func(rows [][]uint64, by int) [][]uint64 {
+		return slices.CompactFunc(slices.Clone(rows), func(a, b []uint64) bool { return slices.Equal(a[:by], b[:by]) })
 	}
 	var all, ofThese int
 	for rows, err := range c.rows.Sorted() {
 		if err != nil {
 			return 0, fmt.Errorf("eval: %w", err)
 		}
-		rows = slices.CompactFunc(rows, func(a, b []uint64) bool { return slices.Equal(a[:2], b[:2]) })
-		all += again(rows)
-		ofThese += again(slices.DeleteFunc(rows, func(r []uint64) bool { return r[2] == 1 }))
+		rows = distinct(rows, 2)
+		all += len(rows) - len(distinct(rows, 1))
+		rows = slices.DeleteFunc(rows, func(r []uint64) bool { return r[2] == 1 })
+		ofThese += len(rows) - len(distinct(rows, 1))
 	}
 	if float64(all) > maxCopies*float64(c.n) || float64(ofThese) > maxCopies*float64(c.evaluated) {
 		return all, nil

@@ -102,28 +102,26 @@ type judgedPoint struct {
 	margins [2]Float // under f and g
 }
 
-func (s *judgedSample) visitor() Visitor {
+func (s *judgedSample) visit(some []*Record, _ [][]*Record) error {
 	add := func(to *bottomK[judgedPoint], x []float32, f, g Float) {
 		to.add(priority(s.seed, x), judgedPoint{x, [2]Float{f, g}})
 	}
-	return visitRecords(func(some []*Record) error {
-		for _, c := range some {
-			add(&s.facts, c.X, c.Full, c.Quant)
-			before := &Step{}
-			for k := range c.Steps {
-				step := &c.Steps[k]
-				if p := &step.Full; p.Exists() && !p.same(&before.Full) {
-					add(&s.ends, p.Point, p.Own, p.Other)
-				}
-				if p := &step.Quant; p.Exists() && !p.same(&before.Quant) {
-					add(&s.ends, p.Point, p.Other, p.Own)
-				}
-				before = step
+	for _, c := range some {
+		add(&s.facts, c.X, c.Full, c.Quant)
+		before := &Step{}
+		for k := range c.Steps {
+			step := &c.Steps[k]
+			if p := &step.Full; p.Exists() && !p.same(&before.Full) {
+				add(&s.ends, p.Point, p.Own, p.Other)
 			}
-			s.look(c.X)
+			if p := &step.Quant; p.Exists() && !p.same(&before.Quant) {
+				add(&s.ends, p.Point, p.Other, p.Own)
+			}
+			before = step
 		}
-		return nil
-	})
+		s.look(c.X)
+	}
+	return nil
 }
 
 func (s *judgedSample) draw() []judgedPoint {

@@ -363,10 +363,10 @@ func TestVisitEnds(t *testing.T) {
 	}
 	r := gathered(t, [][]Record{list}, []float64{0}, nil, limits{bytes: 1 << 20, records: 80})
 	seen, parts := 0, 0
-	err := r.Visit(visitRecords(func(some []*Record) error {
+	err := r.Visit(func(some []*Record, _ [][]*Record) error {
 		seen += len(some)
 		return nil
-	}), func([]*Record, [][]*Record) error {
+	}, func([]*Record, [][]*Record) error {
 		if parts++; parts == 3 {
 			return failed
 		}
@@ -377,7 +377,7 @@ func TestVisitEnds(t *testing.T) {
 	}
 	must.Do(t, r.Visit())
 	var none *Records
-	must.Do(t, none.Visit(visitRecords(func([]*Record) error { return failed })))
+	must.Do(t, none.Visit(func([]*Record, [][]*Record) error { return failed }))
 }
 
 // A search that finds nothing is no loss where the promise is kept with the margin.

@@ -148,15 +148,15 @@ func (r *Records) Close() (err error) {
 func (r *Records) read(from *extsort.Lists, list int) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
-		var size [4]byte
+		var size uint32
 		var b []byte
 		for i := 0; ; i++ {
-			_, err := io.ReadFull(in, size[:])
+			err := binary.Read(in, binary.LittleEndian, &size)
 			if errors.Is(err, io.EOF) {
 				return
 			}
 			if err == nil {
-				b = slices.Grow(b[:0], int(binary.LittleEndian.Uint32(size[:])))[:binary.LittleEndian.Uint32(size[:])]
+				b = slices.Grow(b[:0], int(size))[:size]
 				_, err = io.ReadFull(in, b)
 			}
 			if err != nil {
@@ -291,11 +291,6 @@ func byPerson(part []*Record, key func(x *Record) string) (persons [][]*Record) 
 // Visitor looks at records, some at a time: at all, and at those of each person, who are those with the same ID. They
 // must not be changed: others look at the same ones. Record.Person is not the number of the record.
 type Visitor func(some []*Record, persons [][]*Record) error
-
-// visitRecords is a visitor of all records, in any order.
-func visitRecords(visit func(some []*Record) error) Visitor {
-	return func(some []*Record, _ [][]*Record) error { return visit(some) }
-}
 
 // Visit has the visitors look at the records, all at the same ones at a time, each in a goroutine of its own: records
 // are read once for all of them.

@@ -33,18 +33,12 @@ type Stress struct {
 	noise    float64 // in standard deviations
 	features int     // the sparsity budget, 0 for the task's
 	scale    float64 // of how far features may go
-	group    string  // FEATURE=VALUE
-	share    float64 // of the group, or of the unfavourable outcome
+	group    string  // who is drawn to a share of all: FEATURE=VALUE, or the unfavourable outcome
+	share    float64
 }
 
 // divides says that others of the same people are drawn; else recourse is solved again for other people or constraints.
 func (s *Stress) divides() bool { return s.kind == "mix" || s.kind == "outcome" }
-
-// division is the positions of people who become a share of all that are drawn, and those of the others.
-type division struct {
-	in, out []int
-	name    string // of those who are in
-}
 
 type stressRun struct {
 	f, g recourse.Model
@@ -60,7 +54,7 @@ const noNoise = "people with noise in their codes would be judged as decoded ima
 // issued to them. Without people, nil, it looks at the rest.
 func (s *Stress) Check(t *task.Task, people *task.People, issued bool) error {
 	if s.divides() && people != nil {
-		if _, err := s.divide(people); err != nil {
+		if _, _, err := s.divide(people); err != nil {
 			return fmt.Errorf("%s: %w", s.Spec, err)
 		}
 	}
@@ -187,6 +181,7 @@ func ParseStress(spec string) (s Stress, err error) {
 		s.share, err = number(strings.TrimSpace(given), isShare,
 			"the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5", group, group)
 	case "outcome":
+		s.group = "the unfavourable outcome"
 		s.share, err = number(rest, isShare,
 			"the share of people with the unfavourable outcome is a number from 0 to 1: outcome:0.8")
 	case "sparsity", "bounds":
@@ -271,18 +266,16 @@ func (s *Stress) change(b *Batch, seed uint64) (about string, err error) {
 	return about, nil
 }
 
-// divide tells people apart of whom others are drawn.
-func (s *Stress) divide(people *task.People) (d division, err error) {
+// divide returns the positions of the people of the group, and those of the others: of both some are drawn.
+func (s *Stress) divide(people *task.People) (in, out []int, err error) {
 	if s.kind == "outcome" {
-		d.name = "the unfavourable outcome"
-		d.in = lists.Where(len(people.Labels), func(i int) bool { return people.Labels[i] == 0 })
-		d.out = lists.Where(len(people.Labels), func(i int) bool { return people.Labels[i] == 1 })
-		if len(d.in)+len(d.out) == 0 {
-			return d, errors.New("no outcome is known")
+		in = lists.Where(len(people.Labels), func(i int) bool { return people.Labels[i] == 0 })
+		out = lists.Where(len(people.Labels), func(i int) bool { return people.Labels[i] == 1 })
+		if len(in)+len(out) == 0 {
+			err = errors.New("no outcome is known")
 		}
-		return d, nil
+		return in, out, err
 	}
-	d.name = s.group
 	feature, value, _ := strings.Cut(s.group, "=")
 	for _, g := range people.Subgroups { // the name, too, may hold the sign between the two
 		if v, ok := strings.CutPrefix(s.group, g.Feature+"="); ok && slices.Contains(g.Values, v) {
@@ -291,19 +284,19 @@ func (s *Stress) divide(people *task.People) (d division, err error) {
 	}
 	at := subgroup(people.Subgroups, feature)
 	if at < 0 {
-		return d, unknownGroups(people.Subgroups, feature)
+		return nil, nil, unknownGroups(people.Subgroups, feature)
 	}
 	g := &people.Subgroups[at]
 	code := slices.Index(g.Values, value)
 	if code < 0 {
-		return d, fmt.Errorf("%q is no value of %s%s", value, feature, message.DidYouMean(value, g.Values))
+		return nil, nil, fmt.Errorf("%q is no value of %s%s", value, feature, message.DidYouMean(value, g.Values))
 	}
-	d.in = lists.Where(len(g.Codes), func(i int) bool { return int(g.Codes[i]) == code })
-	d.out = lists.Where(len(g.Codes), func(i int) bool { return int(g.Codes[i]) != code })
-	if len(d.in) == 0 && s.share > 0 {
-		return d, fmt.Errorf("no person in the data has %s", d.name)
+	in = lists.Where(len(g.Codes), func(i int) bool { return int(g.Codes[i]) == code })
+	out = lists.Where(len(g.Codes), func(i int) bool { return int(g.Codes[i]) != code })
+	if len(in) == 0 && s.share > 0 {
+		err = fmt.Errorf("no person in the data has %s", s.group)
 	}
-	return d, nil
+	return in, out, err
 }
 
 func (t *stressRun) shifts() (specs, notes []string) {
@@ -320,11 +313,11 @@ func (t *stressRun) shifts() (specs, notes []string) {
 				"is left out", t.People.Subgroups[i].Feature, minPeople))
 		}
 	}
-	d, err := (&Stress{kind: "outcome"}).divide(t.People)
+	in, out, err := (&Stress{kind: "outcome"}).divide(t.People)
 	if err != nil {
 		return specs, append(notes, fmt.Sprintf("shifts: %v: that shift is left out", err))
 	}
-	return append(specs, fmt.Sprintf("outcome:%g", doubled(len(d.in), len(d.out)))), notes
+	return append(specs, fmt.Sprintf("outcome:%g", doubled(len(in), len(out)))), notes
 }
 
 func (t *stressRun) smallest(s *task.Subgroup) string {
@@ -363,18 +356,18 @@ func composition(a, b int, share float64) (fromA, fromB int) {
 // draw summarises the largest part of the people in which those who are in are their share. Who is drawn depends on the
 // seed; more of the same are always a superset.
 func (t *stressRun) draw(s *Stress) (*Result, string, error) {
-	d, err := s.divide(t.People)
+	in, out, err := s.divide(t.People)
 	if err != nil {
 		return nil, "", err
 	}
-	a, b := composition(len(d.in), len(d.out), s.share)
+	a, b := composition(len(in), len(out), s.share)
 	rng := rand.New(rand.NewPCG(t.o.Seed, 0xd7a3))
 	drawn := func(from []int, n int) []int {
 		from = slices.Clone(from)
 		rng.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
 		return from[:n]
 	}
-	rows := append(drawn(d.in, a), drawn(d.out, b)...)
+	rows := append(drawn(in, a), drawn(out, b)...)
 	slices.Sort(rows)
 	records := NewRecords(t.base.Settings.Margins, nil)
 	for _, row := range rows {
@@ -382,9 +375,9 @@ func (t *stressRun) draw(s *Stress) (*Result, string, error) {
 			return nil, "", err
 		}
 	}
-	all := len(d.in) + len(d.out)
-	about := fmt.Sprintf("people with %s are %s in place of %s: %d of %d are drawn", d.name, percent(a, a+b),
-		percent(len(d.in), all), a+b, all)
+	all := len(in) + len(out)
+	about := fmt.Sprintf("people with %s are %s in place of %s: %d of %d are drawn", s.group, percent(a, a+b),
+		percent(len(in), all), a+b, all)
 	if n := t.People.N - all; n > 0 {
 		about += fmt.Sprintf(" (%d have no known outcome and are left out)", n)
 	}

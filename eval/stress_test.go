@@ -346,8 +346,8 @@ func TestMixOfNamesWithSigns(t *testing.T) {
 	}}
 	for spec, want := range map[string]int{"mix:sex=Male=1:0.5": 2, "mix:sex=Male=0:0.5": 1, "mix:sex=Female:0.5": 1} {
 		s := must.Get(ParseStress(spec))(t)
-		if d, err := s.divide(people); err != nil || len(d.in) != want {
-			t.Errorf("%s: %d people, want %d: %v", spec, len(d.in), want, err)
+		if in, _, err := s.divide(people); err != nil || len(in) != want {
+			t.Errorf("%s: %d people, want %d: %v", spec, len(in), want, err)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func Summarize(records *Records, s Settings, file DataFile, by *GroupBy, others 
 	points := bottomK[judgedPoint]{most: batchPoints, once: true}
 	judged, copies := &judgedSample{seed: s.Seed, facts: points, ends: points}, newCopies(records)
 	defer copies.rows.Close() //nolint:errcheck // nothing in it is wanted any more
-	r, err := metricsOf(records, s, file, by, append(others, judged.visitor(), copies.visit)...)
+	r, err := metricsOf(records, s, file, by, append(others, judged.visit, copies.visit)...)
 	if err != nil {
 		return nil, err
 	}

@@ -75,17 +75,15 @@ func (l *Lists) Append(to int, b []byte) error {
 func (l *Lists) Held() int { return l.held }
 
 // Rest moves what is held in memory to the temporary file: of lists that are not read for long, or never again.
-func (l *Lists) Rest() error {
+func (l *Lists) Rest() (err error) {
 	if l.held == 0 {
 		return nil
 	}
-	if err := l.write(); err != nil {
-		return fmt.Errorf("%w: %w", ErrFile, err)
-	}
-	return nil
-}
-
-func (l *Lists) write() (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w: %w", ErrFile, err)
+		}
+	}()
 	if l.file == nil {
 		if l.file, err = os.CreateTemp("", "cfq-*.tmp"); err != nil {
 			return err
