@@ -62,10 +62,7 @@ func (t *Table) Row(r *eval.Record) []any {
 	}
 	t.cells = append(t.cells[:0], t.run, nil, rows)
 	for _, cell := range t.layout.Cells(r) {
-		if cell != nil {
-			cell = cellOf(cell, r)
-		}
-		t.cells = append(t.cells, cell)
+		t.cells = append(t.cells, cellOf(cell, r))
 	}
 	return t.cells
 }
@@ -92,7 +89,7 @@ func NewWriter(w io.Writer, f rowio.Format, run Run) (*Writer, error) {
 	}
 	out := &Writer{Table: t}
 	if f == parquetFormat {
-		out.to, err = newParquetWriter(w, t.head)
+		out.to = newParquetWriter(w, t.head)
 	} else {
 		out.to, err = rowio.NewWriter(w, f, t.Names(), true)
 	}
@@ -127,7 +124,7 @@ type parquetWriter struct {
 	row    parquet.Row
 }
 
-func newParquetWriter(w io.Writer, columns []tableColumn) (*parquetWriter, error) {
+func newParquetWriter(w io.Writer, columns []tableColumn) *parquetWriter {
 	group := parquet.Group{}
 	for _, c := range columns {
 		group[c.name] = parquet.Optional(c.node)
@@ -138,13 +135,10 @@ func newParquetWriter(w io.Writer, columns []tableColumn) (*parquetWriter, error
 		row:    make(parquet.Row, len(columns)),
 	}
 	for _, c := range columns {
-		leaf, ok := schema.Lookup(c.name)
-		if !ok {
-			return nil, fmt.Errorf("records: no column %s", c.name)
-		}
+		leaf, _ := schema.Lookup(c.name) // which is there
 		p.places = append(p.places, leaf.ColumnIndex)
 	}
-	return p, nil
+	return p
 }
 
 func (p *parquetWriter) Write(cells []any) error {
