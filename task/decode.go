@@ -32,13 +32,7 @@ const required = config.Required
 func Number(s string) (float64, bool) { return config.Decimal(strings.Trim(s, " ")) }
 
 // Load reads a task file in YAML or JSON. Mistakes in it are returned as config.Errors.
-func Load(path string) (*Task, error) {
-	data, err := config.Content("task file", path)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(path, data)
-}
+func Load(path string) (*Task, error) { return config.Load("task file", path, Parse) }
 
 // Parse reads a task file's content; name is the file name in messages. All mistakes are returned, as config.Errors.
 func Parse(name string, data []byte) (*Task, error) {
@@ -160,15 +154,12 @@ func (t *Task) Moves(name string) bool {
 
 func (d *fileDecoder) taskKeys(t *Task) []key {
 	rules := func() any {
-		var all []any
-		for i := range t.Rules {
-			if r := &t.Rules[i]; r.If != nil || r.Of != nil || r.Must {
-				all = append(all, config.Members(d.ruleKeys(r)))
-			} else {
-				all = append(all, r.Text)
+		return lists.Map(t.Rules, func(r Rule) any {
+			if r.If != nil || r.Of != nil || r.Must {
+				return config.Members(d.ruleKeys(&r))
 			}
-		}
-		return all
+			return r.Text
+		})
 	}
 	listed := slices.DeleteFunc(t.Entries(), func(f Feature) bool { return f.isCode() })
 	features := d.featureList(t, listed)
@@ -199,13 +190,7 @@ func (d *fileDecoder) section(name string, keys []key, read func(mapping)) value
 func entries[T any](section string, list []T, keys func(*T) []key) value {
 	return value{
 		Form: config.ListOf(func() schema { return object(section, keys(new(T)))() }),
-		Out: func() any {
-			var all []config.Members
-			for i := range list {
-				all = append(all, keys(&list[i]))
-			}
-			return all
-		},
+		Out:  func() any { return lists.Map(list, func(v T) config.Members { return keys(&v) }) },
 	}
 }
 
@@ -383,8 +368,8 @@ func (d *fileDecoder) ruleForm() func() schema {
 	return config.AnyOf(config.Type("string"), object(section, keys[:3]), object(section, keys[3:]))
 }
 
-func (d *fileDecoder) orList(one value, dst *[]float64) value {
-	list := d.Numbers(dst)
+func (d *fileDecoder) orList(item func(*float64) value, dst *float64, all *[]float64) value {
+	one, list := item(dst), config.Listed(&d.Decoder, all, item)
 	return value{
 		Read: func(n ast.Node) {
 			if _, ok := n.(*ast.SequenceNode); ok {
@@ -395,10 +380,10 @@ func (d *fileDecoder) orList(one value, dst *[]float64) value {
 		},
 		Form: config.AnyOf(one.Form, list.Form),
 		Out: func() any {
-			if len(*dst) > 0 {
-				return *dst
+			if len(*all) > 0 {
+				return *all
 			}
-			return one.Out()
+			return *dst
 		},
 	}
 }

@@ -44,8 +44,8 @@ func (m *Pixels) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 	return []key{
 		{Name: "shape", Value: config.Listed(&d.Decoder, &m.Shape, func(v *int) value { return d.Count(v, 1) })},
 		{Name: "layout", Value: config.Word(&d.Decoder, &m.Layout, "chw", "hwc")},
-		{Name: "mean", Value: d.orList(d.Number(&m.Mean), &m.Means), Keep: true},
-		{Name: "std", Value: d.orList(d.Above0(&m.Std), &m.Stds)},
+		{Name: "mean", Value: d.orList(d.Number, &m.Mean, &m.Means), Keep: true},
+		{Name: "std", Value: d.orList(d.Above0, &m.Std, &m.Stds)},
 	}, m.validate
 }
 
@@ -312,8 +312,6 @@ func (m *Pixels) validate(e featureEntry) {
 		e.errorf("mean", "mean and std are both lists, one number for each channel, or both one number for all")
 	case m.Means != nil && (len(m.Means) != channels || len(m.Stds) != channels):
 		e.errorf("mean", "mean and std have one number for each of %d channels", channels)
-	case slices.ContainsFunc(m.Stds, func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) }):
-		e.errorf("std", "every std is above 0")
 	default:
 		m.Shape = shape
 	}

@@ -94,11 +94,7 @@ func readRecipe(path string) (r ptq.Recipe, err error) {
 		return r, err
 	}
 	if filepath.Ext(path) != ".onnx" {
-		data, err := config.Content("recipe", path)
-		if err != nil {
-			return r, err
-		}
-		return ptq.ParseRecipe(path, data)
+		return config.Load("recipe", path, ptq.ParseRecipe)
 	}
 	g, err := codec.ReadFile(path)
 	if err != nil {

@@ -12,13 +12,7 @@ import (
 )
 
 // Load reads a gate file in YAML or JSON. Mistakes in it are returned as [config.Errors].
-func Load(path string) (*Gate, error) {
-	data, err := config.Content("gate file", path)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(path, data)
-}
+func Load(path string) (*Gate, error) { return config.Load("gate file", path, Parse) }
 
 // Parse reads the content of a gate file, which has the name in messages. All mistakes are returned as [config.Errors],
 // including those that Gate.Check finds.

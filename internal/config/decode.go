@@ -67,18 +67,18 @@ type Decoder struct {
 	Errs Errors // as they were found
 }
 
-// Content reads the file at path as far as Document looks at it.
-func Content(kind, path string) ([]byte, error) {
+// Load is what parse makes of the file at path, which is read as far as Document looks at it.
+func Load[T any](kind, path string, parse func(name string, data []byte) (T, error)) (v T, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kind, err)
+		return v, fmt.Errorf("%s: %w", kind, err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kind, err)
+		return v, fmt.Errorf("%s: %w", kind, err)
 	}
-	return data, nil
+	return parse(path, data)
 }
 
 // Err returns the mistakes in the order of their places, as Errors, or nil.

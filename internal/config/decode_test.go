@@ -112,8 +112,8 @@ func TestObject(t *testing.T) {
 	must.Same(t, want, Object((&pet{}).keys(&Decoder{})))
 }
 
-func TestContent(t *testing.T) {
-	_, err := Content("pet file", filepath.Join(t.TempDir(), "rex.yaml"))
+func TestLoad(t *testing.T) {
+	_, err := Load("pet file", filepath.Join(t.TempDir(), "rex.yaml"), func(string, []byte) (pet, error) { return pet{}, nil })
 	if err == nil || !strings.HasPrefix(err.Error(), "pet file: open ") {
 		t.Errorf("a file that is not there: %v", err)
 	}
