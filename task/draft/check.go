@@ -1,11 +1,13 @@
 package draft
 
 import (
+	_ "embed" // the texts
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 
 	"cfq/internal/lists"
 	"cfq/internal/message"
@@ -69,15 +71,24 @@ func (r *Report) Problems() int {
 	return len(lists.Filter(r.Findings, func(f Finding) bool { return f.Level == Problem }))
 }
 
+// findingTexts are the templates of what findings say.
+//
+//go:embed findings.tmpl
+var findingTexts string
+
+// facts are what a text is filled in with.
+type facts map[string]any
+
 type checker struct {
-	t *task.Task
-	p *task.People
-	r *Report
-	n int // values of the column that is looked at
+	t     *task.Task
+	p     *task.People
+	r     *Report
+	n     int // values of the column that is looked at
+	texts *message.Templates
 }
 
-func (c *checker) find(level Level, about string, rows int, format string, args ...any) {
-	c.r.Findings = append(c.r.Findings, Finding{level, about, fmt.Sprintf(format, args...), rows})
+func (c *checker) find(level Level, about string, rows int, text string, filled any) {
+	c.r.Findings = append(c.r.Findings, Finding{level, about, c.texts.Text(text, filled), rows})
 }
 
 // Check holds a task against the people of a data file. Open questions of the task file are problems. rules says for
@@ -90,9 +101,12 @@ func Check(t *task.Task, open []Question, p *task.People, rules []task.RuleCount
 		Rows: p.Total - p.Filtered - p.Excluded, Read: p.N, Filtered: p.Filtered,
 		Features: []Column{}, Rules: rules, Findings: []Finding{},
 	}}
+	c.texts = message.NewTemplates(findingTexts, template.FuncMap{
+		"quote": message.Quote, "flow": flow, "numbers": numbers, "decimal": task.Decimal,
+		"rounded": func(x float64) string { return task.Decimal(task.Rounded(x, 6)) },
+	})
 	for _, q := range open {
-		c.find(Problem, fmt.Sprintf("question on line %d", q.Line), 0, "%s Answer it in the file, then remove its comment",
-			q.Text)
+		c.find(Problem, fmt.Sprintf("question on line %d", q.Line), 0, "question", q)
 	}
 	c.rows()
 	for _, column := range t.Columns() {
@@ -101,7 +115,7 @@ func Check(t *task.Task, open []Question, p *task.People, rules []task.RuleCount
 		}
 	}
 	if !slices.ContainsFunc(t.Features, func(f task.Feature) bool { return f.Actionable }) {
-		c.find(Problem, "features", 0, "no feature is actionable: there is no recourse")
+		c.find(Problem, "features", 0, "no action", nil)
 	}
 	for _, r := range rules {
 		c.rule(r)
@@ -133,12 +147,9 @@ const (
 )
 
 func (c *checker) rows() {
-	level, at := Warning, "at"
+	level := Warning
 	if float64(c.p.Failed) > most*float64(c.r.Rows) {
 		level = Problem
-	}
-	if c.p.Failed > len(c.p.Problems) {
-		at = "of the first unreadable ones, at"
 	}
 	var first []task.Problem // of each column
 	count := map[string]int{}
@@ -152,14 +163,14 @@ func (c *checker) rows() {
 		if p.Column != "" {
 			about = "column " + message.Legible(p.Column)
 		}
-		c.find(level, about, count[p.Column], "%s cannot be read, %s %s: %s",
-			message.Count(count[p.Column], "row"), at, p.Place(), p.Reason)
+		c.find(level, about, count[p.Column], "unreadable", facts{"rows": count[p.Column], "place": p.Place(),
+			"reason": p.Reason, "some": c.p.Failed > len(c.p.Problems)})
 	}
 	for _, w := range c.p.Warnings {
-		c.find(Warning, "data", 0, "%s", w)
+		c.r.Findings = append(c.r.Findings, Finding{Level: Warning, About: "data", Text: w})
 	}
 	if slices.Contains(c.p.Labels, 0) && !slices.Contains(c.p.Labels, 1) {
-		c.find(Warning, "data.favourable", 0, "no row has the favourable outcome %s", message.Quote(c.t.Data.Favourable))
+		c.find(Warning, "data.favourable", 0, "none favourable", c.t.Data)
 	}
 }
 
@@ -200,7 +211,7 @@ func (c *checker) column(of task.Column) error {
 	case *task.Binary:
 		col.Shares = []float64{p.share(e.One)}
 		if col.Shares[0] == 0 {
-			c.find(Warning, f.Name, 0, "no row has the value %s, which is the 1", message.Quote(e.One))
+			c.find(Warning, f.Name, 0, "no one", e)
 		}
 	default:
 		if len(values) > 0 {
@@ -229,7 +240,7 @@ func (c *checker) number(f *task.Feature, n *task.Standardized, p *profile, col 
 	col.Mean, col.Std = &shown, &spread
 	c.reach(f, n, p.without(n.Missing))
 	if p = c.codes(f, n, p, col); len(p.points) == 0 {
-		c.find(Problem, f.Name, col.Missing, "every row has one of the missing values %s", numbers(n.Missing))
+		c.find(Problem, f.Name, col.Missing, "all missing", n)
 		return
 	}
 	for j, v := range p.points {
@@ -241,41 +252,32 @@ func (c *checker) number(f *task.Feature, n *task.Standardized, p *profile, col 
 		}
 	}
 	out := col.Below + col.Above
-	span := "[" + task.Decimal(f.Bounds[0]) + ", " + task.Decimal(f.Bounds[1]) + "]"
 	if out == p.rowsOf(p.points) {
-		c.find(Problem, f.Name, out, "no row lies within the bounds %s; the data run from %s to %s. Are the units the same?",
-			span, task.Decimal(p.points[0]), task.Decimal(p.points[len(p.points)-1]))
+		c.find(Problem, f.Name, out, "out of bounds", facts{"bounds": f.Bounds, "data": p.points, "last": len(p.points) - 1})
 	} else if c.share(out) > few && f.Actionable {
-		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above",
-			message.Percent(c.share(out), 1), span, col.Below, col.Above)
+		c.find(Warning, f.Name, out, "bounds", facts{"bounds": f.Bounds, "share": c.share(out), "column": col})
 	}
 	if n.Spread != 0 && otherScale(n.Spread, std) {
-		c.find(Warning, f.Name, 0, "spread is %s in the task, and the standard deviation in the data %s",
-			task.Decimal(n.Spread), task.Decimal(task.Rounded(std, 6)))
+		c.find(Warning, f.Name, 0, "spread", facts{"task": n, "std": std})
 	}
 	open := math.IsInf(f.Bounds[1]-f.Bounds[0], 1) && math.IsInf(f.MaxChange, 1) && len(n.Levels) == 0
 	if open && f.Actionable && n.Spread == 0 && n.Mean == 0 && n.Std == 1 && std > 10 {
-		c.find(Warning, f.Name, 0, "neither std nor bounds say how far it varies: a change by 1 costs as much as one of a "+
-			"standard deviation, and actions are looked for up to 64 away. In the data its std is %s; write bounds, and "+
-			"cost.weights inverse_range or a weight", task.Decimal(task.Rounded(std, 6)))
+		c.find(Warning, f.Name, 0, "no scale", std)
 	}
 	p = p.seen(n) // by the model
 	mean, std = p.moments()
 	switch {
 	case n.Log != nil:
 		if (n.Mean != 0 || n.Std != 1) && (math.Abs(n.Mean-mean) > 0.5*std || otherScale(n.Std, std)) {
-			c.find(Warning, f.Name, 0, "mean and std of the logarithm are %s and %s in the task, %s and %s in the data",
-				task.Decimal(n.Mean), task.Decimal(n.Std), task.Decimal(task.Rounded(mean, 6)),
-				task.Decimal(task.Rounded(std, 6)))
+			c.find(Warning, f.Name, 0, "logarithm", facts{"task": n, "mean": mean, "std": std})
 		}
 	case n.Spread != 0 || std == 0 || n.Mean == 0 && n.Std == 1: // nothing to compare: the raw number
 	case image && n.Std == f.Bounds[1]-n.Mean: // bytes between 0 and 1, or -1 and 1
 	case math.Abs(n.Mean-mean) > 0.5*std:
-		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart",
-			task.Decimal(n.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(n.Mean-mean)/std, 2)))
+		apart := task.Rounded(math.Abs(n.Mean-mean)/std, 2)
+		c.find(Warning, f.Name, 0, "mean", facts{"task": n, "mean": mean, "apart": apart})
 	case otherScale(n.Std, std):
-		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", task.Decimal(n.Std),
-			task.Decimal(task.Rounded(std, 6)))
+		c.find(Warning, f.Name, 0, "std", facts{"task": n, "std": std})
 	}
 }
 
@@ -306,13 +308,12 @@ func (c *checker) category(f *task.Feature, values []string, p *profile, col *Co
 		}
 	}
 	if m := markers(values); m != nil && missing == nil && f.Actionable && f.Transitions == nil {
-		c.find(Warning, f.Name, 0, "%s looks like \"not known\", and actions lead from and to it: write missing: %s, or "+
-			"missing: [] if it is a value", message.List(m, mostCodes), flow(m, ", "))
+		c.find(Warning, f.Name, 0, "unknown", facts{"values": m, "most": mostCodes})
 	}
 	if len(unseen) == len(values) {
-		c.find(Problem, f.Name, 0, "no row has any of the values")
+		c.find(Problem, f.Name, 0, "no value", nil)
 	} else if len(unseen) > 0 && f.Actionable && f.Transitions == nil {
-		c.find(Warning, f.Name, 0, "no row has the value %s, which an action may choose", message.List(unseen, 10))
+		c.find(Warning, f.Name, 0, "unseen", unseen)
 	}
 }
 
@@ -320,12 +321,11 @@ func (c *checker) rule(r task.RuleCount) {
 	about := "constraint " + strconv.Quote(r.Text)
 	switch {
 	case r.Applies == 0:
-		c.find(Warning, about, 0, "its condition holds for no row")
+		c.find(Warning, about, 0, "no condition", nil)
 	case r.Applies == r.Broken:
-		c.find(Problem, about, r.Broken, "no row fulfils it as it is; are its units those of the file?")
+		c.find(Problem, about, r.Broken, "all break", nil)
 	case float64(r.Broken) > few*float64(r.Applies):
-		c.find(Warning, about, r.Broken, "%s of the rows that it is about break it as they are",
-			message.Percent(float64(r.Broken)/float64(r.Applies), 1))
+		c.find(Warning, about, r.Broken, "some break", float64(r.Broken)/float64(r.Applies))
 	}
 }
 
@@ -338,15 +338,13 @@ func (c *checker) encoding(known *Evidence) {
 		known.Right, known.Frequent = int(math.Round(s.Accuracy*float64(s.Rows))), int(math.Round(s.Majority*float64(s.Rows)))
 	}
 	c.r.Encoding, c.r.Reason = known.State()
-	switch rows := message.Count(known.Rows, "row"); known.accuracy() {
+	switch known.accuracy() {
 	case Verified:
 		c.r.Verification = &Verification{Rows: known.Rows, Accuracy: known.Stated}
 	case Contradicted:
-		c.find(Problem, "target.accuracy", 0, "it is not the model's on these %s: either they are of another kind than its "+
-			"owner's, or the encoding is another: compare order, values, mean and std with the training script", rows)
+		c.find(Problem, "target.accuracy", 0, "other accuracy", known)
 	case Unverified:
-		c.find(Warning, "target.accuracy", 0, "%s with known outcome verify no encoding: want %d or more, on which it is "+
-			"told from that of always naming the more frequent outcome", rows, minAccuracyRows)
+		c.find(Warning, "target.accuracy", 0, "few outcomes", facts{"rows": known.Rows, "least": minAccuracyRows})
 	}
 	if known.Scores != nil {
 		c.scores(known.Scores)
@@ -356,26 +354,18 @@ func (c *checker) encoding(known *Evidence) {
 func (c *checker) scores(v *Verification) {
 	c.r.Verification = v
 	if v.Unread > 0 {
-		c.find(Warning, "scores", v.Unread, "%s with scores are not among those that the task reads here",
-			message.Count(v.Unread, "row"))
+		c.find(Warning, "scores", v.Unread, "unread scores", v)
 	}
-	switch rows := message.Count(v.Rows, "row"); {
+	switch {
+	case v.Verified() && len(v.Unseen) == 0:
 	case v.Verified():
-		if len(v.Unseen) > 0 {
-			c.find(Warning, "scores", 0, "they say nothing of %s, the same in all rows with scores: %s",
-				message.Count(len(v.Unseen), "input"), message.List(v.Unseen, 10))
-		}
+		c.find(Warning, "scores", 0, "unseen inputs", v)
 	case v.Differ == 0:
-		c.find(Problem, "scores", v.Rows, "%d of %s tell something: they differ in their inputs and have no probability "+
-			"next to 0 or 1; want %d or more", v.Telling, rows, MinScores)
+		c.find(Problem, "scores", v.Rows, "few scores", facts{"telling": v.Telling, "rows": v.Rows, "least": MinScores})
 	case v.Largest < rounded:
-		c.find(Problem, "scores", v.Differ, "%d of %s have another score than their owner's, by %.1g at most: write scores "+
-			"with six digits or more", v.Differ, rows, v.Largest)
+		c.find(Problem, "scores", v.Differ, "rounded scores", v)
 	default:
-		c.find(Problem, "scores", v.Differ, "%d of %s have another score than their owner's: row %d %s instead of %s. "+
-			"Either these are not the model's scores of these rows, or the encoding is another: compare order, values, mean "+
-			"and std with the training script", v.Differ, rows, v.Row, task.Decimal(task.Rounded(v.Got, 6)),
-			task.Decimal(task.Rounded(v.Want, 6)))
+		c.find(Problem, "scores", v.Differ, "other scores", v)
 	}
 }
 
@@ -397,7 +387,7 @@ func (c *checker) model(margins []float32) {
 		}
 	}
 	if rows == 0 {
-		c.find(Warning, "model", 0, "it cannot be judged: no row has a known outcome")
+		c.find(Warning, "model", 0, "no outcome", nil)
 		return
 	}
 	frequent := max(favourable, rows-favourable)
@@ -413,19 +403,12 @@ func (c *checker) model(margins []float32) {
 		}
 	}
 	if right < frequent { // counts: a model exactly at the base rate is not below it by a rounding
-		cause := "the encoding (order of features and values, mean, std), target.index or data.favourable is probably wrong"
-		if rows-right > frequent {
-			cause = fmt.Sprintf("target.index or data.favourable is probably wrong, for the opposite of its decisions is right "+
-				"for %s", message.Percent(1-s.Accuracy, 1))
-		}
-		c.find(Problem, "model", 0,
-			"it decides %s of %s as labelled, and always naming the more frequent outcome would decide %s: %s",
-			message.Percent(s.Accuracy, 1), message.Count(rows, "row"), message.Percent(s.Majority, 1), cause)
+		opposite := rows-right > frequent
+		c.find(Problem, "model", 0, "below chance", facts{"score": s, "wrong": 1 - s.Accuracy, "opposite": opposite})
 		return
 	}
 	all, none := found == favourable && right == favourable, found == 0 && right == rows-favourable
 	if (all || none) && favourable > 0 && favourable < rows {
-		c.find(Warning, "model", 0, "it decides all %s alike: is the output, its threshold or the encoding wrong?",
-			message.Count(rows, "row"))
+		c.find(Warning, "model", 0, "all alike", s)
 	}
 }

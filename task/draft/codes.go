@@ -8,7 +8,6 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -124,10 +123,8 @@ func (c *checker) codes(f *task.Feature, n *task.Standardized, p *profile, col *
 		return p
 	}
 	rows, values := p.rowsOf(codes), p.without(codes)
-	c.find(Warning, f.Name, rows, "%s looks like a code for \"not known\" (%s of the rows), which actions lead from or "+
-		"to: write missing: %s and bounds within [%s, %s], or missing: [] if it is a value", numbers(codes),
-		message.Percent(c.share(rows), 1), flow(codes, ", "), task.Decimal(values.points[0]),
-		task.Decimal(values.points[len(values.points)-1]))
+	c.find(Warning, f.Name, rows, "codes", facts{"codes": codes, "share": c.share(rows), "values": values.points,
+		"last": len(values.points) - 1})
 	return values
 }
 
@@ -153,15 +150,13 @@ func (c *checker) reach(f *task.Feature, n *task.Standardized, p *profile) {
 		ways = append(ways, "up "+limit(to))
 	}
 	if ways != nil {
-		c.find(Warning, f.Name, 0, "an action may go %s, and the data run from %s to %s: set bounds",
-			strings.Join(ways, " and "), task.Decimal(lo), task.Decimal(hi))
+		c.find(Warning, f.Name, 0, "reach", facts{"ways": ways, "low": lo, "high": hi})
 	}
 	switch {
 	case p.whole && f.Step > 0 && f.Step != math.Trunc(f.Step):
-		c.find(Warning, f.Name, 0, "every value is a whole number, and step %s leads to others", task.Decimal(f.Step))
+		c.find(Warning, f.Name, 0, "odd step", f)
 	case p.whole && !n.Ordinal && f.Step == 0 && len(p.points) <= maxGrades:
-		c.find(Warning, f.Name, 0, "every value is a whole number, and without a step an action may choose any: write "+
-			"step: %s", task.Decimal(p.step()))
+		c.find(Warning, f.Name, 0, "no step", p.step())
 	case n.Ordinal && f.Step > 0 && (f.Bounds[1]-f.Bounds[0])/f.Step < 2*maxGrades:
 		var grid []float64
 		for v := f.Bounds[0]; v <= f.Bounds[1]; v += f.Step {
@@ -174,7 +169,7 @@ func (c *checker) reach(f *task.Feature, n *task.Standardized, p *profile) {
 func (c *checker) unseen(f *task.Feature, p *profile, grades []float64) {
 	none := slices.DeleteFunc(slices.Clone(grades), func(v float64) bool { return slices.Contains(p.points, v) })
 	if len(none) > 0 {
-		c.find(Warning, f.Name, 0, "no row has the value %s, which an action may choose", message.List(decimals(none), 10))
+		c.find(Warning, f.Name, 0, "unseen", decimals(none))
 	}
 }
 
