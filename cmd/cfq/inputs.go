@@ -373,19 +373,6 @@ func (c *calibratedRows) read() error {
 	return nil
 }
 
-// equal says of each of the people whether they are equal to a row that the model was calibrated on; nil when that is
-// not known.
-func (c *calibratedRows) equal(p *task.People) []bool {
-	if c.record == nil {
-		return nil
-	}
-	known := make([]bool, p.N)
-	for _, i := range record.Equal(p, c.record) {
-		known[i] = true
-	}
-	return known
-}
-
 // look counts the people, and those of them who are unlike the rows that the model was calibrated on.
 func (c *calibratedRows) look(p *task.People) {
 	if c.record != nil {

@@ -81,7 +81,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 				return err
 			}
 		}
-		b.People, b.Set, b.Calibrated = f.People, d.allowed.of(f.People), d.known.equal(f.People)
+		b.People, b.Set, b.Calibrated = f.People, d.allowed.of(f.People), d.known.record.Equal(f.People)
 		d.known.look(f.People)
 		return each(b)
 	})

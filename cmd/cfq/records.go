@@ -135,7 +135,7 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 	d.known.unlike = eval.Tally{}
 	all, run, file, err := records.Read(ctx, paths, d.task, func(r *eval.Record) {
 		one := &task.People{X: r.X, Dim: len(r.X), N: 1}
-		known := d.known.equal(one)
+		known := d.known.record.Equal(one)
 		r.Calibrated = known != nil && known[0]
 		who.add(r)
 		d.known.look(one)

@@ -47,16 +47,17 @@ func New(model string, data Data, hashes []uint64) *Rows {
 	return r
 }
 
-// Equal returns the positions, ascending, of the people whose model inputs are those of a row that the model was
-// calibrated on, however the row was written: the same people, or others like them.
-func Equal(people *task.People, rows *Rows) []int {
-	var at []int
-	for i := range people.N {
-		if _, ok := slices.BinarySearch(rows.hashes, task.InputHash(people.X[i*people.Dim:(i+1)*people.Dim])); ok {
-			at = append(at, i)
-		}
+// Equal says of each of the people whether their model inputs are those of a row that the model was calibrated on,
+// however the row was written: the same people, or others like them. Without a record it is nil.
+func (r *Rows) Equal(people *task.People) []bool {
+	if r == nil {
+		return nil
 	}
-	return at
+	equal := make([]bool, people.N)
+	for i := range equal {
+		_, equal[i] = slices.BinarySearch(r.hashes, task.InputHash(people.X[i*people.Dim:(i+1)*people.Dim]))
+	}
+	return equal
 }
 
 // Span keeps the range of every model input of the people from whom the rows were drawn.

@@ -82,7 +82,13 @@ func TestRecognised(t *testing.T) {
 		{"no label, no further columns", "", "age,job\n30,cook\n", []int{0}},
 		{"nobody", "", "age,job,ok,id\n33,cook,yes,1\n", nil},
 	} {
-		must.Same(t, c.want, Equal(read(t, taskOf(t, c.delimiter), c.text), rows))
+		var at []int
+		for i, equal := range rows.Equal(read(t, taskOf(t, c.delimiter), c.text)) {
+			if equal {
+				at = append(at, i)
+			}
+		}
+		must.Same(t, c.want, at)
 	}
 }
 
