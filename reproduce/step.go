@@ -127,9 +127,16 @@ func (l *Lab) update(ctx context.Context, s *labStep, from map[string]string) er
 		s.seconds = old.Seconds
 		return nil
 	}
+	args, out := s.args, bytes.Buffer{}
+	if !s.prints() {
+		args = append(slices.Clone(args), "--overwrite")
+	}
 	err := os.MkdirAll(filepath.Dir(s.files[0]), 0o755)
 	if err == nil {
-		p.Seconds, err = l.run(ctx, s)
+		p.Seconds, err = l.Run(ctx, args, &out)
+	}
+	if err == nil && s.prints() {
+		err = put(s.files[0], out.Bytes())
 	}
 	if err == nil {
 		p.Sum, err = hashOf(s.files...)
@@ -143,18 +150,6 @@ func (l *Lab) update(ctx context.Context, s *labStep, from map[string]string) er
 		return err
 	}
 	return put(s.files[0]+provenanceSuffix, append(text, '\n'))
-}
-
-func (l *Lab) run(ctx context.Context, s *labStep) (float64, error) {
-	args, out := s.args, bytes.Buffer{}
-	if !s.prints() {
-		args = append(slices.Clone(args), "--overwrite")
-	}
-	seconds, err := l.Run(ctx, args, &out)
-	if err == nil && s.prints() {
-		err = put(s.files[0], out.Bytes())
-	}
-	return seconds, err
 }
 
 func (s *labStep) made() (p provenance, ok bool) {
