@@ -200,23 +200,15 @@ func (c *checker) column(of task.Column) error {
 	}
 	c.n = rows * len(of.At)
 	p, col := look(&raw), Column{Name: f.Name, Kind: f.Encoding.Kind(), Missing: c.imputed(f)}
-	values := f.Values()
-	switch e := f.Encoding.(type) {
-	case *task.Standardized:
-		if p.numeric {
-			c.number(f, e, p, &col, len(of.At) > 1)
-		} else if len(values) > 0 {
-			c.category(f, values, p, &col)
+	values, n := f.Values(), f.Number()
+	if two, ok := f.Encoding.(*task.Binary); ok {
+		if col.Shares = []float64{p.share(two.One)}; col.Shares[0] == 0 {
+			c.find(Warning, f.Name, 0, "no one", two)
 		}
-	case *task.Binary:
-		col.Shares = []float64{p.share(e.One)}
-		if col.Shares[0] == 0 {
-			c.find(Warning, f.Name, 0, "no one", e)
-		}
-	default:
-		if len(values) > 0 {
-			c.category(f, values, p, &col)
-		}
+	} else if n != nil && p.numeric {
+		c.number(f, n, p, &col, len(of.At) > 1)
+	} else if len(values) > 0 {
+		c.category(f, values, p, &col)
 	}
 	c.r.Features = append(c.r.Features, col)
 	return nil
@@ -264,7 +256,7 @@ func (c *checker) number(f *task.Feature, n *task.Standardized, p *profile, col 
 	if open && f.Actionable && n.Spread == 0 && n.Mean == 0 && n.Std == 1 && std > 10 {
 		c.find(Warning, f.Name, 0, "no scale", std)
 	}
-	p = p.seen(n) // by the model
+	p.points = lists.Map(p.points, n.Seen) // by the model
 	mean, std = p.moments()
 	switch {
 	case n.Log != nil:
@@ -282,12 +274,6 @@ func (c *checker) number(f *task.Feature, n *task.Standardized, p *profile, col 
 }
 
 func otherScale(std, data float64) bool { return std > 2*data || std < data/2 }
-
-func (p *profile) seen(n *task.Standardized) *profile {
-	seen := *p
-	seen.points = lists.Map(p.points, n.Seen)
-	return &seen
-}
 
 func (c *checker) category(f *task.Feature, values []string, p *profile, col *Column) {
 	col.Shares = p.shares(values)
