@@ -60,7 +60,11 @@ func (t *Table) section(results []Result) tableSection {
 		cells, measured := []string{place(row.Data, row.Part), row.Name}, false
 		for _, c := range t.columns {
 			value, paper := "not measured", ""
-			if r := row.find(results, c.Metric); r != nil {
+			k := slices.IndexFunc(results, func(x Result) bool {
+				return x.Data == row.Data && x.Part == row.Part && x.Method == row.Name && x.Against == "" && x.Metric == c.Metric
+			})
+			if k >= 0 {
+				r := &results[k]
 				value, paper, measured = r.cell(c.Format), meanAndSD(c.Format, float64(r.Paper), float64(r.PaperSD)), true
 			}
 			cells = append(cells, value)
@@ -73,16 +77,6 @@ func (t *Table) section(results []Result) tableSection {
 		}
 	}
 	return s
-}
-
-func (r *Row) find(results []Result, metric string) *Result {
-	i := slices.IndexFunc(results, func(x Result) bool {
-		return x.Data == r.Data && x.Part == r.Part && x.Method == r.Name && x.Against == "" && x.Metric == metric
-	})
-	if i < 0 {
-		return nil
-	}
-	return &results[i]
 }
 
 func (r *Result) cell(format string) string {

@@ -26,10 +26,8 @@ type checkup struct {
 }
 
 type library struct {
-	Path    string `json:"path"`
-	Version string `json:"version"`
-	Source  string `json:"source"`
-	Pinned  string `json:"pinned"` // version that the project is tested with
+	ort.Info
+	Pinned string `json:"pinned"` // version that the project is tested with
 }
 
 func doctor(ctx context.Context, e *env, _ []string) error {
@@ -37,32 +35,27 @@ func doctor(ctx context.Context, e *env, _ []string) error {
 		Version: release(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Cores: runtime.NumCPU(),
 		CPU: ort.CPUFeatures(), Saturates: ort.Saturates(), Library: library{Pinned: ort.Version}, SelfTest: "not run",
 	}
-	if path, err := ort.CachePath(); err == nil {
-		c.Cache = path
-	}
+	c.Cache, _ = ort.CachePath() // "" where there is none
 	err := c.examine(ctx, e)
-	if err != nil {
+	if c.OK = err == nil; err != nil {
 		c.Error = err.Error()
 	}
-	c.OK = err == nil
 	if werr := e.page("checkup", c); werr != nil {
 		return werr
 	}
 	return err
 }
 
-func (c *checkup) examine(ctx context.Context, e *env) error {
-	info, err := ort.Find(e.lib)
-	if err != nil {
+func (c *checkup) examine(ctx context.Context, e *env) (err error) {
+	if c.Library.Info, err = ort.Find(e.lib); err != nil {
 		return err
 	}
-	c.Library.Path, c.Library.Version, c.Library.Source = info.Path, info.Version, info.Source
 	start := time.Now()
 	err = ort.SelfTest(ctx, e.engine())
 	c.Millis = time.Since(start).Milliseconds()
 	if err != nil {
 		c.SelfTest = "failed"
-		return fmt.Errorf("self-test of %s: %w", info.Path, err)
+		return fmt.Errorf("self-test of %s: %w", c.Library.Path, err)
 	}
 	c.SelfTest = "passed"
 	return nil

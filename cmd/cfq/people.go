@@ -167,17 +167,6 @@ func (d *evaluation) set(of []*eval.Record) *constraint.Set {
 	return d.allowed.set.Select(rows)
 }
 
-func (d *evaluation) dataFile() eval.DataFile {
-	p := d.total
-	f := eval.DataFile{
-		Rows: max(p.Total, p.N), Unreadable: p.Failed, LeftOut: p.Filtered + p.Excluded, Filtered: p.Filtered,
-	}
-	if d.promise != nil {
-		f.Unmatched = d.promise.Failed + d.promise.Missing
-	}
-	return f
-}
-
 type measured struct {
 	records  []*eval.Records
 	settings eval.Settings
@@ -218,7 +207,13 @@ func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured,
 	if err := d.warnPeople(); err != nil {
 		return nil, err
 	}
-	m.file = d.dataFile()
+	p := d.total
+	m.file = eval.DataFile{
+		Rows: max(p.Total, p.N), Unreadable: p.Failed, LeftOut: p.Filtered + p.Excluded, Filtered: p.Filtered,
+	}
+	if d.promise != nil {
+		m.file.Unmatched = d.promise.Failed + d.promise.Missing
+	}
 	if d.out != nil {
 		if err := d.checkPromiseSource(); err != nil { // which nobody who reads the records could tell
 			return nil, err

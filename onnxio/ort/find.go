@@ -22,9 +22,9 @@ var ErrNotFound = errors.New("ONNX Runtime library not found")
 
 // Info describes the ONNX Runtime library in use.
 type Info struct {
-	Path    string
-	Version string // such as "1.30.0"
-	Source  string // the rule that found it: "--ort-lib", "CFQ_ORT_LIB", "program", "cache" or "system"
+	Path    string `json:"path"`
+	Version string `json:"version"` // such as "1.30.0"
+	Source  string `json:"source"`  // the rule that found it: "--ort-lib", "CFQ_ORT_LIB", "program", "cache" or "system"
 }
 
 // Find loads the library, unless it is loaded, and says which it is: lib (the flag --ort-lib) if it is not empty, then
