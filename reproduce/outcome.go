@@ -1,10 +1,10 @@
 package reproduce
 
 import (
+	_ "embed" // where actions have their metrics
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"cfq/eval"
 	"cfq/eval/metrics"
 	"cfq/eval/report"
+	"cfq/internal/config"
 )
 
 // Seconds stands for a metric: of the processor, that quantizing took, or looking for actions.
@@ -33,20 +34,16 @@ const Weighted = " weighted to "
 type outcome func(metric, part string) float64
 
 func readOutcome(command, path string) (outcome, error) {
-	text, err := os.ReadFile(path)
+	if command == "recourse" {
+		a, err := config.Parsed("actions", path, func(text []byte) (a actions, err error) {
+			err = json.Unmarshal(text, &a)
+			return a, err
+		})
+		return a.of, err
+	}
+	d, err := config.Parsed("report", path, report.ReadJSON)
 	if err != nil {
 		return nil, err
-	}
-	if command == "recourse" {
-		var a actions
-		if err := json.Unmarshal(text, &a); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		return a.of, nil
-	}
-	d, err := report.ReadJSON(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return (*evaluated)(d.Result).of, nil
 }
@@ -143,21 +140,13 @@ func (e *evaluated) part(name string) *eval.Result {
 // actions are what cfq recourse prints.
 type actions map[string]any
 
+//go:embed testdata/actions.json
+var actionsJSON []byte
+
 // actionPaths are where the metrics of actions stand in that; those of robust actions, in the row of a solver.
-func actionPaths() map[string]string {
-	return map[string]string{
-		"success":     "success.value", // share of the people who have an action
-		"cost":        "cost.mean",     // mean of these
-		"people":      "success.den",   // who fall short of the margin
-		"proved":      "proved",        // of them, whose action is proved to be the cheapest, or who are proved to have none
-		"gap.mean":    "gap.mean",      // of those: what the search's action costs more than the cheapest, over its cost
-		"gap.largest": "gap.largest",   // of these
-		"gap.missed":  "gap.missed",    // people without an action of the search
-		"robust.here": "quantized",     // share of the people whose action holds in the quantized model
-		"robust.away": "held_out",      // mean share of the deployments held out in which an action holds
-		"robust.cost": "cost_ratio",    // to the cost of the original's actions
-		"robust.time": "seconds",       // of all cores
-	}
+func actionPaths() (all map[string]struct{ Path, About string }) {
+	embedded(actionsJSON, &all)
+	return all
 }
 
 func (a actions) of(metric, solver string) float64 {
@@ -165,7 +154,7 @@ func (a actions) of(metric, solver string) float64 {
 	if strings.HasPrefix(metric, "robust.") {
 		in = a.robust(solver)
 	}
-	path := strings.Split(actionPaths()[metric], ".")
+	path := strings.Split(actionPaths()[metric].Path, ".")
 	for _, name := range path[:len(path)-1] {
 		in, _ = in[name].(map[string]any)
 	}

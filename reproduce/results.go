@@ -162,7 +162,7 @@ func flagValue(flags, name string) string {
 // of is the value of a metric on the network of a seed; NaN where it is not known.
 func (m *measuredRow) of(metric string, seed int) float64 {
 	switch s := m.steps[seed]; {
-	case s.outcome == nil:
+	case s.outcome == nil || s.err != nil:
 		return math.NaN()
 	case metric == Seconds:
 		return cmp.Or(s.timed, s).seconds

@@ -89,11 +89,6 @@ func (s *fingerprint) add(r *eval.Record) {
 	}
 }
 
-func (s *fingerprint) text() string {
-	b, _ := binary.Append(nil, binary.LittleEndian, s[:])
-	return hex.EncodeToString(b)
-}
-
 func tables(args []string) (paths []string, err error) {
 	for _, arg := range args {
 		some := []string{arg}
@@ -157,7 +152,8 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 	by := run.Settings.Solver
 	o.Solver = recourse.SolveOptions{Restarts: by.Restarts, Rounds: by.Rounds, Beam: by.Beam, Seed: by.Seed}
 	d.total = &task.People{N: all.Len(), Reading: task.Reading{Total: file.Rows, Failed: file.Unreadable}}
-	d.inputs.Data = report.File{Name: "records", SHA256: who.text(), Entries: all.Len(), Used: all.Len()}
+	sum, _ := binary.Append(nil, binary.LittleEndian, who[:]) // of numbers it never fails
+	d.inputs.Data = report.File{Name: "records", SHA256: hex.EncodeToString(sum), Entries: all.Len(), Used: all.Len()}
 	d.tabled = &measured{[]*eval.Records{all}, run.Settings, file, o}
 	if note := all.Note(); note != "" {
 		d.e.msg.Note("%s: %s", message.List(paths, 3), note)
