@@ -151,20 +151,18 @@ func (c *checker) rows() {
 	if float64(c.p.Failed) > most*float64(c.r.Rows) {
 		level = Problem
 	}
-	var first []task.Problem // of each column
-	count := map[string]int{}
-	for _, p := range c.p.Problems {
-		if count[p.Column]++; count[p.Column] == 1 {
-			first = append(first, p)
+	for i, p := range c.p.Problems {
+		alike := func(o task.Problem) bool { return o.Column == p.Column }
+		if slices.IndexFunc(c.p.Problems, alike) < i { // counted with the first
+			continue
 		}
-	}
-	for _, p := range first {
+		rows := len(lists.Filter(c.p.Problems, alike))
 		about := "data"
 		if p.Column != "" {
 			about = "column " + message.Legible(p.Column)
 		}
-		c.find(level, about, count[p.Column], "unreadable", facts{"rows": count[p.Column], "place": p.Place(),
-			"reason": p.Reason, "some": c.p.Failed > len(c.p.Problems)})
+		c.find(level, about, rows, "unreadable", facts{"rows": rows, "place": p.Place(), "reason": p.Reason,
+			"some": c.p.Failed > len(c.p.Problems)})
 	}
 	for _, w := range c.p.Warnings {
 		c.r.Findings = append(c.r.Findings, Finding{Level: Warning, About: "data", Text: w})
