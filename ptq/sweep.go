@@ -227,7 +227,7 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 				}
 				defer c.Close() //nolint:errcheck // the points are what counts
 			}
-			err := s.compute(ctx, c, p, first, run.Workers)
+			err := s.compute(ctx, c, p, first)
 			if err == nil {
 				err = s.finish(*p)
 			}
@@ -243,33 +243,31 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 			p.Measured = same.Measured
 		}
 		if p.Unfit == "" && p.Measured == nil { // of a damaged log
-			return &InputError{fmt.Errorf("method %s, budget %v: the point of the earlier run has no measurement", p.Method,
-				p.Budget)}
+			err := fmt.Errorf("method %s, budget %v: the point of the earlier run has no measurement", p.Method, p.Budget)
+			return &InputError{err}
 		}
 	}
 	return nil
 }
 
-func (s *sweep) compute(ctx context.Context, c *calibration, p *SweepPoint, first map[string]*SweepPoint,
-	workers int,
-) error {
+func (s *sweep) compute(ctx context.Context, c *calibration, p *SweepPoint, first map[string]*SweepPoint) error {
 	r, err := c.quantize(ctx, p.Budget)
-	switch {
-	case errors.Is(err, allocate.ErrBudget):
+	if errors.Is(err, allocate.ErrBudget) {
 		p.Unfit = err.Error()
 		return nil
-	case err != nil:
-		return err
 	}
-	if err := p.describe(r); err != nil {
+	if err == nil {
+		err = p.describe(r)
+	}
+	if err != nil {
 		return err
 	}
 	if same := first[p.Graph]; same != nil {
 		p.Same = same.Budget
 		return nil
 	}
-	p.Measured, err = s.compare(ctx, r.Model, s.promised, eval.Options{Solver: recourse.SolveOptions{Workers: workers}})
-	if err != nil {
+	o := eval.Options{Solver: recourse.SolveOptions{Workers: c.net.run.Workers}}
+	if p.Measured, err = s.compare(ctx, r.Model, s.promised, o); err != nil {
 		return err
 	}
 	return p.Measured.Close() // the records are of no use here

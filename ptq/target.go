@@ -127,13 +127,11 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	}
 	defer func() { err = errors.Join(err, from.full.Close()) }()
 	own, held := divide(people, target.HoldOut, target.Seed)
-	theirs := func(rows []int) []int {
-		return slices.DeleteFunc(slices.Clone(rows), func(i int) bool {
-			_, ok := slices.BinarySearch(from.rows, i)
-			return !ok
-		})
+	theirs := func(i int) bool {
+		_, ok := slices.BinarySearch(from.rows, i)
+		return ok
 	}
-	held = theirs(held)
+	held = lists.Filter(held, theirs)
 	s := &search{original: from, run: run, r: &TargetResult{
 		Target: target, Level: target.level(), Calibrated: len(own), HeldOut: len(held), Chosen: -1,
 	}}
@@ -154,7 +152,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	case len(own) == 0:
 		return nil, inputError(fmt.Errorf("all %d people are held out", people.N))
 	}
-	if s.own, err = s.promises(ctx, people, theirs(own)); err != nil {
+	if s.own, err = s.promises(ctx, people, lists.Filter(own, theirs)); err != nil {
 		return nil, err
 	}
 	if run.Promises != nil {
@@ -295,7 +293,7 @@ func (s *search) shortlist(ctx context.Context) ([]float64, error) {
 		return nil, err
 	}
 	if coarse == 0 { // only those that are nearest
-		seen := slices.DeleteFunc(slices.Clone(s.r.Candidates), func(c *Candidate) bool { return c.Search == nil })
+		seen := lists.Filter(s.r.Candidates, func(c *Candidate) bool { return c.Search != nil })
 		slices.SortStableFunc(seen, func(a, b *Candidate) int {
 			return cmp.Or(cmp.Compare(a.Search.bound(), b.Search.bound()), cmp.Compare(b.Budget, a.Budget))
 		})
@@ -341,16 +339,9 @@ func (s *search) judge(ctx context.Context) error {
 func (s *search) choose() error {
 	r := s.r
 	slices.SortStableFunc(r.Candidates, func(a, b *Candidate) int { return cmp.Compare(a.Budget, b.Budget) })
-	problem := ""
-	var judged []*Candidate
-	for _, c := range r.Candidates {
-		problem = cmp.Or(c.Problem, problem)
-		if c.HeldOut != nil && c.Problem == "" {
-			judged = append(judged, c)
-		}
-	}
-	if len(judged) == 0 {
-		return inputError(fmt.Errorf("no budget gives a model that can be used: %s", problem))
+	judged := lists.Filter(r.Candidates, func(c *Candidate) bool { return c.HeldOut != nil && c.Problem == "" })
+	if len(judged) == 0 { // then each has a problem
+		return inputError(fmt.Errorf("no budget gives a model that can be used: %s", r.Candidates[len(r.Candidates)-1].Problem))
 	}
 	best := slices.MinFunc(judged, func(a, b *Candidate) int {
 		if a.Holds && b.Holds {

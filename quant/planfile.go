@@ -123,7 +123,6 @@ func newPlanLayer(l *Layer, info LayerInfo, in *Input) (PlanLayer, error) {
 // [PlanError] that names the layer and the row.
 func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 	p := &Plan{}
-	seen := map[string]bool{}
 	for i := range f.Layers {
 		l := &f.Layers[i]
 		at := slices.IndexFunc(infos, func(x LayerInfo) bool { return x.Node == l.Node && x.Fixed == "" })
@@ -133,11 +132,9 @@ func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 		switch {
 		case at < 0:
 			return nil, planError("the model has no layer %q", l.Node)
-		case seen[l.Node]:
+		case slices.ContainsFunc(f.Layers[:i], func(x PlanLayer) bool { return x.Node == l.Node }):
 			return nil, planError("duplicate layer %q", l.Node)
-		}
-		seen[l.Node] = true
-		if l.Float {
+		case l.Float:
 			continue
 		}
 		layer, err := l.layer(infos[at], f.Input.before(infos[at], data))

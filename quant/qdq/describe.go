@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/pass"
@@ -94,7 +95,7 @@ func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 	for i := range notes {
 		notes[i].Table = inputs[producers[notes[i].Output].Input(0)]
 	}
-	stored := slices.DeleteFunc(slices.Clone(file), func(l LayerNote) bool { return !l.IsFloat() })
+	stored := lists.Filter(file, func(l LayerNote) bool { return l.IsFloat() })
 	for i := range notes { // in the order of the graph, where nodes may have other names
 		l := &notes[i]
 		k := slices.IndexFunc(stored, func(f LayerNote) bool { return f.Params() == l.Params() })
@@ -103,20 +104,10 @@ func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 			stored = slices.Delete(stored, k, k+1)
 		}
 	}
-	if file = slices.DeleteFunc(file, func(l LayerNote) bool { return !l.Table }); len(file) > 0 {
+	if file = lists.Filter(file, func(l LayerNote) bool { return l.Table }); len(file) > 0 {
 		notes = slices.DeleteFunc(notes, func(l LayerNote) bool { return l.Table && l.IsFloat() })
 	}
 	return append(file, notes...), nil
-}
-
-func describe(m *graph.Model, float bool) ([]LayerNote, error) {
-	notes, err := Describe(m)
-	for i := range notes {
-		if l := &notes[i]; float && l.Fixed != "" {
-			l.Note = "stays in float: " + l.Fixed
-		}
-	}
-	return notes, err
 }
 
 // Quantized reports whether a model holds quantizers or operators on integers.
@@ -129,7 +120,9 @@ func Quantized(m *graph.Model) bool {
 // Describe lists the Gemm, MatMul and Conv nodes of a model, and their kinds on integers, whose weights come, perhaps
 // through casts, scales and unpacking, from stored tensors, the Gather nodes that look up in such of few bits, and
 // other nodes that read matrices of floats.
-func Describe(m *graph.Model) ([]LayerNote, error) {
+func Describe(m *graph.Model) ([]LayerNote, error) { return describe(m, false) }
+
+func describe(m *graph.Model, canonical bool) ([]LayerNote, error) {
 	infos, err := quant.FindLayers(m)
 	if err != nil {
 		return nil, err
@@ -186,16 +179,16 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			l.In, l.Out = int(s.dims[0]), int(s.dims[1])
 		}
 		s.describe(&l, info == nil && !conv && n.Int("transB", 0) == 0)
+		if canonical && l.Fixed != "" {
+			l.Note = "stays in float: " + l.Fixed
+		}
 		if info != nil && !quant.IsLayer(n) {
 			l.Columns = 0 // it may multiply nothing
 		}
-		l.Saturates = l.Activation <= 8 && v.saturates(l.Activation, weight)
+		l.Saturates = l.Activation <= 8 && s.saturates(l.Activation)
 		names := []string{weight}
 		if whole != nil {
-			names = append(names, v.outerScales(n)...)
-			for _, i := range whole.Weights[1:] {
-				names = append(names, n.Input(i))
-			}
+			names = append(lists.Map(whole.Weights, n.Input), v.outerScales(n)...)
 		}
 		for _, name := range names {
 			if !s.holdsFloats() {
@@ -375,27 +368,19 @@ func integerOf(n *graph.Node) *Kernel {
 // outerScales are the scales of weights that a dynamically quantized layer multiplies its sums with: MatMulInteger ->
 // Cast -> Mul by the product of two scales, of which one is stored.
 func (v *view) outerScales(n *graph.Node) (names []string) {
-	next := func(n *graph.Node, op string) *graph.Node {
-		if readers := v.consumers[n.Outputs[0]]; len(readers) == 1 && readers[0].Is(op) {
-			return readers[0]
+	for _, op := range []string{"Cast", "Mul"} {
+		readers := v.consumers[n.Outputs[0]]
+		if len(readers) != 1 || !readers[0].Is(op) {
+			return nil
 		}
-		return nil
+		n = readers[0]
 	}
-	if cast := next(n, "Cast"); cast != nil {
-		if mul := next(cast, "Mul"); mul != nil {
-			for _, in := range mul.Inputs {
-				if scales := v.producers[in]; scales != nil && scales.Is("Mul") {
-					names = append(names, scales.Inputs...)
-				}
-			}
+	for _, in := range n.Inputs {
+		if scales := v.producers[in]; scales != nil && scales.Is("Mul") {
+			names = append(names, scales.Inputs...)
 		}
 	}
-	for i, name := range names {
-		if v.constants[name] == nil { // of the activations
-			names[i] = ""
-		}
-	}
-	return names
+	return lists.Filter(names, func(name string) bool { return v.constants[name] != nil }) // not of the activations
 }
 
 // IntegerWeights is the number of weights from which a dense layer computes faster on integers, the cost of

@@ -69,7 +69,8 @@ func (v *view) trace(name string, depth int) *stored {
 	}
 	switch p.Op {
 	case "DequantizeLinear", "Mul":
-		s.byRow = s.byRow || v.length(p.Input(1)) > 1
+		scales := v.constant(p.Input(1))
+		s.byRow = s.byRow || scales != nil && scales.Len() > 1
 	case "QuantizeLinear": // of weights that the file holds as floats
 		for i := range s.parts {
 			s.parts[i].note = "quantized when the model runs"
@@ -83,11 +84,7 @@ func (v *view) trace(name string, depth int) *stored {
 			s.dims = shape
 		}
 	case "Gather":
-		indices := p.Input(1)
-		if c := v.producers[indices]; c != nil && c.Is("Cast") {
-			indices = c.Input(0)
-		}
-		if n := len(v.ints(indices)); p.Int("axis", 0) == 1 && n > 0 {
+		if n := len(v.ints(p.Input(1))); p.Int("axis", 0) == 1 && n > 0 {
 			s.columns = n
 		}
 	}
@@ -117,19 +114,16 @@ func (v *view) concat(n *graph.Node, depth int) *stored {
 	return all
 }
 
-// length is how many scales a value holds.
-func (v *view) length(name string) int {
+// constant is the tensor that the file holds for a value, which may be cast; nil when there is none.
+func (v *view) constant(name string) *graph.Tensor {
 	if p := v.producers[name]; p != nil && p.Is("Cast") {
 		name = p.Input(0)
 	}
-	if c := v.constants[name]; c != nil {
-		return c.Len()
-	}
-	return 0
+	return v.constants[name]
 }
 
 func (v *view) ints(name string) []int64 {
-	c := v.constants[name]
+	c := v.constant(name)
 	if c == nil {
 		return nil
 	}
@@ -189,9 +183,8 @@ func (v *view) activation(name string) int {
 	return width
 }
 
-func (v *view) saturates(activation int, name string) bool {
-	s := v.trace(name, 0)
-	return s != nil && slices.ContainsFunc(s.parts, func(p storedPart) bool {
+func (s *stored) saturates(activation int) bool {
+	return slices.ContainsFunc(s.parts, func(p storedPart) bool {
 		if p.tensor == nil || p.tensor.DType != graph.Int8 { // codes of fewer bits are smaller
 			return false
 		}

@@ -103,7 +103,7 @@ func TestConvNotFused(t *testing.T) {
 		}
 	}
 	r := check(t, q, verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
-	if r.OK() || r.Layers[0].Fused || !r.Layers[1].Fused {
+	if r.Err() == nil || r.Layers[0].Fused || !r.Layers[1].Fused {
 		t.Errorf("problems %q, layers %+v", r.Problems, r.Layers)
 	}
 }

@@ -71,7 +71,7 @@ func TestNotKept(t *testing.T) {
 	p.Layers[1].Float = true
 	q := write(t, m, p)
 	r := check(t, q, verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
-	if !r.OK() || r.Layers[1].Kernel == "QGemm" || r.Layers[2].Kernel != "QGemm" {
+	if r.Err() != nil || r.Layers[1].Kernel == "QGemm" || r.Layers[2].Kernel != "QGemm" {
 		t.Errorf("as written: %+v, %v", r.Layers, r.Err())
 	}
 	// A quantizer in front of it makes it one between two.
@@ -141,7 +141,7 @@ func TestBroken(t *testing.T) {
 	good := write(t, m, p)
 	o := verify.Options{Engine: eng, Plan: p, FloatBytes: 1 << 20, Probes: []*graph.Tensor{x}}
 	r := check(t, good, o)
-	if !r.OK() || r.Err() != nil || r.Levels.Rows != 400 || r.Levels.Step <= 0 {
+	if r.Err() != nil || r.Levels.Rows != 400 || r.Levels.Step <= 0 {
 		t.Fatalf("the good file: %+v", r)
 	}
 	for _, c := range []struct {

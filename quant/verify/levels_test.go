@@ -61,7 +61,7 @@ func TestInfinity(t *testing.T) {
 	x := graph.FromFloats("x", append(make([]float32, 8), 1, 2, 3, 4, 5, 6, 7, 8), 2, 8)
 	p := planFor(t, deep("Relu", "Softmax", 8, 16, 16, 2), eng, x, 4)
 	r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
-	if !r.OK() || r.Levels.NaN != 0 {
+	if r.Err() != nil || r.Levels.NaN != 0 {
 		t.Errorf("%+v, %q", r.Levels, r.Problems)
 	}
 }
@@ -79,7 +79,7 @@ func TestClasses(t *testing.T) {
 	p := planFor(t, deep("Relu", "Softmax", 8, 16, 16, 2), eng, x, 4)
 	good := write(t, m, p)
 	o := verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}}
-	if r := check(t, good, o); !r.OK() {
+	if r := check(t, good, o); r.Err() != nil {
 		t.Fatalf("the good file: %q", r.Problems)
 	}
 	bad := good.Clone()
@@ -109,7 +109,7 @@ func TestEmptyBias(t *testing.T) {
 		t.Fatalf("the layer has the inputs %q", first.Inputs)
 	}
 	r := check(t, q, verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
-	if !r.OK() {
+	if r.Err() != nil {
 		t.Errorf("%q", r.Problems)
 	}
 }

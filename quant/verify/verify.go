@@ -111,12 +111,9 @@ func (r *Report) advise(m *graph.Model) error {
 	return err
 }
 
-// OK reports whether nothing is wrong.
-func (r *Report) OK() bool { return len(r.Problems) == 0 }
-
 // Err returns the problems as one error, nil when there are none.
 func (r *Report) Err() error {
-	if r.OK() {
+	if len(r.Problems) == 0 {
 		return nil
 	}
 	return errors.New("the written model is not as planned:\n  " + strings.Join(r.Problems, "\n  "))
