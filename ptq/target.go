@@ -248,7 +248,7 @@ func (s *search) candidate(ctx context.Context, budget float64) (*Candidate, err
 		}
 		for _, before := range s.r.Candidates {
 			if before.Problem == "" && reflect.DeepEqual(before.result.Plan, r.Plan) {
-				c.Search, c.HeldOut, c.Holds = before.Search, before.HeldOut, before.Holds
+				c.Search, c.HeldOut = before.Search, before.HeldOut // these did not hold
 			}
 		}
 	}
@@ -335,7 +335,7 @@ func (s *search) judge(ctx context.Context) error {
 	return nil
 }
 
-// choose takes the smallest candidate that holds or, where none does, the one with the least bound.
+// choose takes the candidate with the least bound: one that holds where there is one, as judge ends with it.
 func (s *search) choose() error {
 	r := s.r
 	slices.SortStableFunc(r.Candidates, func(a, b *Candidate) int { return cmp.Compare(a.Budget, b.Budget) })
@@ -343,12 +343,7 @@ func (s *search) choose() error {
 	if len(judged) == 0 { // then each has a problem
 		return inputError(fmt.Errorf("no budget gives a model that can be used: %s", r.Candidates[len(r.Candidates)-1].Problem))
 	}
-	best := slices.MinFunc(judged, func(a, b *Candidate) int {
-		if a.Holds && b.Holds {
-			return cmp.Compare(a.Bytes, b.Bytes)
-		}
-		return cmp.Compare(a.HeldOut.bound(), b.HeldOut.bound())
-	})
+	best := slices.MinFunc(judged, func(a, b *Candidate) int { return cmp.Compare(a.HeldOut.bound(), b.HeldOut.bound()) })
 	r.Chosen, r.Reached, r.Result = slices.Index(r.Candidates, best), best.Holds, best.result
 	return nil
 }

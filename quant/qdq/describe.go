@@ -92,12 +92,10 @@ func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 		return nil, err
 	}
 	inputs, producers := m.Tables(), m.Graph().Graph.Producers()
-	for i := range notes {
-		notes[i].Table = inputs[producers[notes[i].Output].Input(0)]
-	}
 	stored := lists.Filter(file, func(l LayerNote) bool { return l.IsFloat() })
 	for i := range notes { // in the order of the graph, where nodes may have other names
 		l := &notes[i]
+		l.Table = inputs[producers[l.Output].Input(0)]
 		k := slices.IndexFunc(stored, func(f LayerNote) bool { return f.Params() == l.Params() })
 		if k >= 0 && l.IsFloat() {
 			l.Bits, l.Container = stored[k].Bits, stored[k].Container

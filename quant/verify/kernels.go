@@ -3,7 +3,6 @@ package verify
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"cfq/onnxio/graph"
@@ -80,10 +79,8 @@ func Kernels(optimized *graph.Graph) KernelIndex {
 				first(fused, n.Name[i+1:], n)
 			}
 		}
-		if i := strings.LastIndex(n.Name, "_token_"); i >= 0 {
-			if _, err := strconv.Atoi(n.Name[i+len("_token_"):]); err == nil {
-				first(fused, n.Name[:i], n)
-			}
+		if name, ok := strings.CutSuffix(strings.TrimRight(n.Name, "0123456789"), "_token_"); ok {
+			first(fused, name, n)
 		}
 	}
 	return func(name, output string) *graph.Node {

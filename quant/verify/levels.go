@@ -99,14 +99,7 @@ func (l *Levels) compare(a, b *graph.Tensor, d *differing) error {
 		}
 		return nil
 	}
-	x, err := a.Doubles()
-	if err != nil {
-		return err
-	}
-	y, err := b.Doubles()
-	if err != nil {
-		return err
-	}
+	x, y := numbers(a), numbers(b)
 	for i := range x {
 		row, diff := i*rows/len(x), math.Abs(x[i]-y[i])
 		switch {
