@@ -152,12 +152,9 @@ func (r *SweepResult) fits() error {
 
 func (o SweepOptions) resolve() (SweepOptions, error) {
 	var errs []error
-	if len(o.Methods) == 0 {
-		for _, m := range Methods() {
-			if m.Recipe.Train == nil { // the others take half a minute for each budget
-				o.Methods = append(o.Methods, m.Name)
-			}
-		}
+	if len(o.Methods) == 0 { // the others take half a minute for each budget
+		quick := lists.Filter(Methods(), func(m Method) bool { return m.Recipe.Train == nil })
+		o.Methods = lists.Map(quick, func(m Method) string { return m.Name })
 	}
 	if len(o.Budgets) == 0 {
 		o.Budgets = []float64{2, 2.5, 3, 3.5, 4, 5, 6, 8}

@@ -303,13 +303,9 @@ func (s *search) shortlist(ctx context.Context) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []float64
-	for _, more := range [targetTries]float64{0, targetStep, 3 * targetStep, 7 * targetStep} {
-		if b := min(cmp.Or(fine, coarse)+more, maxBudget); !slices.Contains(out, b) {
-			out = append(out, b)
-		}
-	}
-	return out, nil
+	more := [targetTries]float64{0, targetStep, 3 * targetStep, 7 * targetStep}
+	budgets := lists.Map(more[:], func(by float64) float64 { return min(cmp.Or(fine, coarse)+by, maxBudget) })
+	return slices.Compact(budgets), nil
 }
 
 func (s *search) judge(ctx context.Context) error {

@@ -303,11 +303,6 @@ func (v *view) held(n *graph.Node, counted map[string]bool) int {
 		return len(c.Raw)
 	}
 	sum := 0
-	for _, a := range n.Attrs {
-		if a.T != nil {
-			sum += len(a.T.Raw)
-		}
-	}
 	for _, f := range v.m.Functions {
 		key := "function " + f.Domain + "." + f.Name
 		if f.Domain != n.Domain || f.Name != n.Op || counted[key] {

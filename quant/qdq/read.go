@@ -102,8 +102,7 @@ func (v *view) concat(n *graph.Node, depth int) *stored {
 			return nil
 		}
 		if i == 0 {
-			all.dims = append(all.dims, 0)
-			all.dims = append(all.dims, s.dims[1:]...)
+			all.dims = append([]int64{0}, s.dims[1:]...)
 		}
 		all.dims[0] += s.dims[0]
 		all.byRow = all.byRow || s.byRow
