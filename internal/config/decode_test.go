@@ -113,7 +113,7 @@ func TestObject(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	_, err := Load("pet file", filepath.Join(t.TempDir(), "rex.yaml"), func(string, []byte) (pet, error) { return pet{}, nil })
+	_, err := Load("pet file", filepath.Join(t.TempDir(), "rex"), func(string, []byte) (pet, error) { return pet{}, nil })
 	if err == nil || !strings.HasPrefix(err.Error(), "pet file: open ") {
 		t.Errorf("a file that is not there: %v", err)
 	}
