@@ -337,7 +337,8 @@ func (s *search) choose() error {
 	slices.SortStableFunc(r.Candidates, func(a, b *Candidate) int { return cmp.Compare(a.Budget, b.Budget) })
 	judged := lists.Filter(r.Candidates, func(c *Candidate) bool { return c.HeldOut != nil && c.Problem == "" })
 	if len(judged) == 0 { // then each has a problem
-		return inputError(fmt.Errorf("no budget gives a model that can be used: %s", r.Candidates[len(r.Candidates)-1].Problem))
+		last := r.Candidates[len(r.Candidates)-1]
+		return inputError(fmt.Errorf("no budget gives a model that can be used: %s", last.Problem))
 	}
 	best := slices.MinFunc(judged, func(a, b *Candidate) int { return cmp.Compare(a.HeldOut.bound(), b.HeldOut.bound()) })
 	r.Chosen, r.Reached, r.Result = slices.Index(r.Candidates, best), best.Holds, best.result

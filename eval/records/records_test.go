@@ -433,8 +433,10 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(strings.Replace(whole, ",1,a,", ",9223372036854775807,a,", 1)))
 	tk := parse(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		in := &reader{ctx: t.Context(), attributes: tk.Attributes(), inputs: tk.Dim(), path: "a.csv",
-			overlap: rowOverlap{rows: extsort.NewRows(1, 4, extsort.Limit)}}
+		in := &reader{
+			ctx: t.Context(), attributes: tk.Attributes(), inputs: tk.Dim(), path: "a.csv",
+			overlap: rowOverlap{rows: extsort.NewRows(1, 4, extsort.Limit)},
+		}
 		if err := in.table(io.Reader(bytes.NewReader(b))); err != nil || in.records == nil {
 			return
 		}

@@ -161,8 +161,10 @@ func (c *checker) rows() {
 		if p.Column != "" {
 			about = "column " + message.Legible(p.Column)
 		}
-		c.find(level, about, rows, "unreadable", facts{"rows": rows, "place": p.Place(), "reason": p.Reason,
-			"some": c.p.Failed > len(c.p.Problems)})
+		c.find(level, about, rows, "unreadable", facts{
+			"rows": rows, "place": p.Place(), "reason": p.Reason,
+			"some": c.p.Failed > len(c.p.Problems),
+		})
 	}
 	for _, w := range c.p.Warnings {
 		c.r.Findings = append(c.r.Findings, Finding{Level: Warning, About: "data", Text: w})

@@ -123,8 +123,10 @@ func (c *checker) codes(f *task.Feature, n *task.Standardized, p *profile, col *
 		return p
 	}
 	rows, values := p.rowsOf(codes), p.without(codes)
-	c.find(Warning, f.Name, rows, "codes", facts{"codes": codes, "share": c.share(rows), "values": values.points,
-		"last": len(values.points) - 1})
+	c.find(Warning, f.Name, rows, "codes", facts{
+		"codes": codes, "share": c.share(rows), "values": values.points,
+		"last": len(values.points) - 1,
+	})
 	return values
 }
 
