@@ -113,7 +113,7 @@ func arranging() []Operator {
 				switch {
 				case r == 1:
 				case shape[i].Size < 0:
-					shape[i] = graph.Dim{Size: -1}
+					shape[i] = graph.Shape{shape[i], {Size: r}}.Elements()
 				case r > 0 && shape[i].Size > math.MaxInt64/r:
 					c.Fail("axis %d of size %d is repeated %d times", i, shape[i].Size, r)
 				default:
