@@ -230,10 +230,8 @@ func TestChoices(t *testing.T) {
 				add("write.act-bits", "5")
 			}
 			add("allocate.keep-float", "/layers.2/Gemm")
-			people := people
 			if c.Name == "train.objective" && choice.Name != untrained {
 				add("train.steps", "32")
-				people = few(people, 15)
 			}
 			r, special := usual, choice.Name != usually || c.Name == "allocate.cost" ||
 				c.Name == "write.compute"

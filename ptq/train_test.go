@@ -238,7 +238,11 @@ func codesOf(r *Result) string {
 // Every setting of the teacher reaches training: what is calibrated is the same, and the trained model another one.
 func TestTeacherOfTraining(t *testing.T) {
 	t.Parallel()
-	f := fortunate(t, 20, 1)
+	refused := 1
+	if long() {
+		refused = 6 // a sample needs people to choose from
+	}
+	f := fortunate(t, 20, refused)
 	files := map[string]string{}
 	for name, change := range map[string]func(o *Recipe){
 		"none":   func(*Recipe) {},

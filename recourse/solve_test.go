@@ -302,7 +302,9 @@ func TestSolveAgainstLargerSearch(t *testing.T) {
 		}
 	}
 	slices.Sort(all)
-	if mean, _ := all.report(t); len(all) < int(3*seeds) || missed > 1 || mean > 0.001 || all[len(all)-2] > 0.02 {
+	// Two people of a hundred pay 6 and 18 % more than with 64 restarts.
+	dearer := int(seeds / 6)
+	if mean, _ := all.report(t); len(all) < int(3*seeds) || missed > 1 || mean > 0.002 || all[len(all)-1-dearer] > 0.02 {
 		t.Errorf("found by both %d, missed %d, mean gap %.4f", len(all), missed, mean)
 	}
 }
