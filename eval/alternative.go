@@ -21,6 +21,9 @@ const maxCopies = 0.01
 // It does not say that equal rows are different people.
 const RowID = "#row:"
 
+// HasID says whether the ID is one that the data has.
+func (r *Record) HasID() bool { return r.ID != "" && !strings.HasPrefix(r.ID, RowID) }
+
 // Alternatives are the same evaluation with other rules of who counts as a person, and About says why there is a doubt.
 // Where rules differ, a verdict rests on the stricter one. Rows that are equal, see [task.ReadOptions], may be copies,
 // or people who do not differ: when they are more than 1 % of the rows, or of those evaluated, and nobody has an ID,
@@ -60,8 +63,7 @@ func newCopies(of *Records) *copies {
 
 func (c *copies) visit(some []*Record, _ [][]*Record) error {
 	for _, x := range some {
-		hasID := x.ID != "" && !strings.HasPrefix(x.ID, RowID)
-		if c.distinct = c.distinct || hasID || x.Hash == 0; c.distinct {
+		if c.distinct = c.distinct || x.HasID() || x.Hash == 0; c.distinct {
 			return nil
 		}
 		person := uint64(c.n) // a row of its own

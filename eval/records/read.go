@@ -230,7 +230,7 @@ type rowOverlap struct {
 const overlapShards = 1024 // of which one is in memory at a time
 
 func (o *rowOverlap) add(r *eval.Record) error {
-	if r.ID != "" && !strings.HasPrefix(r.ID, eval.RowID) || r.Row == 0 && r.Line == 0 {
+	if r.HasID() || r.Row == 0 && r.Line == 0 {
 		return nil
 	}
 	h := fnv.New64a()

@@ -83,11 +83,11 @@ func (v *Survey) Details() (d Details) {
 
 func (v *Survey) listed(x *eval.Record, set *constraint.Set, p *eval.Promise) Broken {
 	b := Broken{
-		ID: x.ID, Row: x.Row, Line: x.Line, Margin: v.Settings.Margins[v.Settings.Headline()], Own: p.Own, Other: p.Other,
+		Row: x.Row, Line: x.Line, Margin: v.Settings.Margins[v.Settings.Headline()], Own: p.Own, Other: p.Other,
 		Cost: p.Cost, Action: changes(set, x, p.Point), RepairCost: eval.Float(math.NaN()),
 	}
-	if strings.HasPrefix(b.ID, eval.RowID) {
-		b.ID = ""
+	if x.HasID() {
+		b.ID = x.ID
 	}
 	return b
 }
