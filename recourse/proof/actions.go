@@ -25,10 +25,15 @@ type actions struct {
 	budget    float64 // on the sum of the variables' costs
 	beyond    float64 // the least cost of a change that is farther than the variables go
 
-	rich, poor assignment // that maximise the last plane
-	spare      assignment // scratch
-	gains      []gain     // scratch
-	price      float64    // of costs, at which the last maximum is bounded best
+	dualMaximum
+}
+
+// dualMaximum is what the last maximum of a plane left behind, and scratch.
+type dualMaximum struct {
+	rich, poor assignment // that maximise it
+	price      float64    // of costs, at which it is bounded best
+	spare      assignment
+	gains      []gain
 }
 
 // variable is one feature that a person can change. Its position is the index of an option, the first of which is no
