@@ -29,16 +29,14 @@ const errorRows = 4096
 type widthErrors [][][]float64
 
 func (c *calibration) score(ctx context.Context) (err error) {
-	rule, perRow := c.net.recipe.Allocate.Rule, c.net.recipe.Allocate.Unit == bitWidthsPerRow
-	points, at := c.calibrationSet.Moved(), c.calibrationSet.Points() // for gradients, and for errors of the margin
-	var classes []int                                                 // the target
-	if c.net.recipe.Allocate.Scores == onFactual || c.calibrationSet.Recourse == 0 {
-		points, at = c.calibrationSet.Facts(), c.calibrationSet.Facts()
+	rule := c.net.recipe.Allocate.Rule
+	points, classes := c.calibrationSet.Moved(), []int(nil) // of gradients; the target
+	if c.scoresFactual() {
+		points = c.calibrationSet.Facts()
 		if classes, err = factualClasses(ctx, c.net.full, c.sample.people); err != nil {
 			return err
 		}
 	}
-	at, _ = c.net.thin(at, nil, c.affordable(errorRows))
 	if rule == allocatorExact { // it only reports gradients
 		points, classes = c.net.thin(points, classes, c.affordable(len(points)))
 	}
@@ -53,15 +51,7 @@ func (c *calibration) score(ctx context.Context) (err error) {
 	}
 	switch rule {
 	case allocatorExact:
-		if perRow {
-			c.errors, err = c.measureRows(ctx, at)
-		}
-		conv := func(l quant.LayerInfo) bool { return l.Conv != nil }
-		if err == nil && (!perRow || slices.ContainsFunc(c.net.layers, conv)) {
-			c.marginErrors, err = c.measureLayers(ctx, at, c.exactErrors(len(at)/c.net.full.Dim()),
-				"quantization error of each bit width")
-			c.errors.fill(c.marginErrors)
-		}
+		err = c.measureErrors(ctx)
 	case allocatorOptimum:
 		terms := make([][]float64, len(c.net.layers))
 		for i, score := range c.gradients { // the terms of eq. cfptq_budget, with the sign of errors
@@ -74,6 +64,30 @@ func (c *calibration) score(ctx context.Context) (err error) {
 		var terms [][]float64
 		terms, err = c.curvatures(ctx, points, classes)
 		c.errors.fill(terms)
+	}
+	return err
+}
+
+func (c *calibration) scoresFactual() bool {
+	return c.net.recipe.Allocate.Scores == onFactual || c.calibrationSet.Recourse == 0
+}
+
+// measureErrors measures what the fits of each unit, and of whole layers where that is the unit, do to the margin.
+func (c *calibration) measureErrors(ctx context.Context) (err error) {
+	at, perRow := c.calibrationSet.Points(), c.net.recipe.Allocate.Unit == bitWidthsPerRow
+	if c.scoresFactual() {
+		at = c.calibrationSet.Facts()
+	}
+	at, _ = c.net.thin(at, nil, c.affordable(errorRows))
+	c.errors = nil
+	if perRow {
+		c.errors, err = c.measureRows(ctx, at)
+	}
+	conv := func(l quant.LayerInfo) bool { return l.Conv != nil }
+	if err == nil && (!perRow || slices.ContainsFunc(c.net.layers, conv)) {
+		c.marginErrors, err = c.measureLayers(ctx, at, c.exactErrors(len(at)/c.net.full.Dim()),
+			"quantization error of each bit width")
+		c.errors.fill(c.marginErrors)
 	}
 	return err
 }
@@ -200,7 +214,7 @@ type assignment [][]int
 
 // allocate returns assignments that keep the budget, of which the better one is to be taken, and what came of learning
 // bit widths, nil where they were not learned.
-func (c *calibration) allocate(ctx context.Context, budget float64) (w []candidate, learned *Learned, err error) {
+func (c *calibration) allocate(ctx context.Context, budget float64) (w []allocation, learned *Learned, err error) {
 	of := c.errors
 	if c.net.recipe.Allocate.Rule == allocatorLearned {
 		if of, learned, err = c.learn(ctx, budget); err != nil {
@@ -211,7 +225,7 @@ func (c *calibration) allocate(ctx context.Context, budget float64) (w []candida
 	if errors.Is(err, allocate.ErrBudget) {
 		err = inputError(fmt.Errorf("a budget of %v bits per weight (cost: %s): %w", budget, c.net.recipe.Allocate.Cost, err))
 	}
-	w = []candidate{{from: c, widths: plain}}
+	w = []allocation{{from: c, widths: plain}}
 	if err != nil || c.net.recipe.Allocate.Cost != costBytes || c.affordable(refineRows) < refineLeast {
 		return w, learned, err // in networks that are too large to be refined containers weigh nothing
 	}
@@ -221,7 +235,7 @@ func (c *calibration) allocate(ctx context.Context, budget float64) (w []candida
 	}
 	packed, err := c.pack(of, allowed)
 	if packed != nil && !reflect.DeepEqual(packed, plain) {
-		w = append(w, candidate{from: c, widths: packed})
+		w = append(w, allocation{from: c, widths: packed})
 	}
 	if err != nil || budget >= mirrorBelow || learned != nil || c.net.recipe.Round.Rule != calib.GPTQ {
 		return w, learned, err
@@ -231,7 +245,7 @@ func (c *calibration) allocate(ctx context.Context, budget float64) (w []candida
 		return nil, nil, err
 	}
 	if packed, err = m.pack(m.errors, allowed); packed != nil {
-		w = append(w, candidate{from: m, widths: packed})
+		w = append(w, allocation{from: m, widths: packed})
 	}
 	return w, learned, err
 }
@@ -239,8 +253,8 @@ func (c *calibration) allocate(ctx context.Context, budget float64) (w []candida
 // Mirrored rows gain below mirrorBelow bits.
 const mirrorBelow = 3
 
-// candidate is an assignment for the fits of a calibration and, once it is refined, what has come of it.
-type candidate struct {
+// allocation is an assignment for the fits of a calibration and, once it is refined, what has come of it.
+type allocation struct {
 	from    *calibration
 	widths  assignment
 	layers  []quant.Layer
@@ -256,7 +270,7 @@ func (c *calibration) mirrored(ctx context.Context) (*calibration, error) {
 	m := *c
 	m.mirror = true
 	if m.layers, err = m.fitWeights(ctx, stats, nil, calib.Variation{}); err == nil {
-		err = m.score(ctx)
+		err = m.measureErrors(ctx)
 	}
 	return &m, err
 }

@@ -157,11 +157,11 @@ func fit(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People
 
 // quantize is Quantize of a candidate, which may never be written: its margin error is not measured.
 func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, error) {
-	candidates, learned, err := c.allocate(ctx, budget) // bit widths within the budget
+	allocations, learned, err := c.allocate(ctx, budget) // bit widths within the budget
 	if err != nil {
 		return nil, err
 	}
-	made, err := c.better(ctx, candidates)
+	made, err := c.better(ctx, allocations)
 	if err != nil {
 		return nil, err
 	}
@@ -181,11 +181,11 @@ func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, er
 	return r, r.verify(ctx, c.sample.people.X, &c.net.run) // in ONNX Runtime
 }
 
-// better refines candidates and returns the one with the least margin error on ways to recourse that takes
+// better refines allocations and returns the one with the least margin error on ways to recourse that takes
 // no more bytes than the first one, which is plain and stays where nobody has recourse.
-func (c *calibration) better(ctx context.Context, candidates []candidate) (best candidate, err error) {
+func (c *calibration) better(ctx context.Context, all []allocation) (best allocation, err error) {
 	var judging refine.Points
-	if len(candidates) > 1 {
+	if len(all) > 1 {
 		ways := c.net.ways(c.fitSet, c.sample.set)
 		if sensitivity.Multiplications(c.net.layers) <= maxStepWork { // else the search takes longer than all the rest
 			ways, err = c.cheapest(ctx)
@@ -198,13 +198,13 @@ func (c *calibration) better(ctx context.Context, candidates []candidate) (best 
 		}
 	}
 	least, allowed := math.Inf(1), 0
-	for k, w := range candidates {
+	for k, w := range all {
 		w.layers, w.refined, err = c.refine(ctx, w.from.assemble(w.from.layers, w.widths), c.fitSet)
 		e, bytes := 0.0, 0
 		if err == nil && len(judging.Margins) > 0 {
 			e, err = c.errorAt(ctx, w.layers, &judging)
 		}
-		if err == nil && len(candidates) > 1 {
+		if err == nil && len(all) > 1 {
 			bytes, err = c.fileSize(c.planOf(w.layers))
 		}
 		if err != nil {

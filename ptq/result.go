@@ -36,7 +36,7 @@ type Result struct {
 	Warnings []string       `json:"warnings,omitempty"`          // what is not as the method's name says
 	Rounding string         `json:"original_computes,omitempty"` // see classifier.Model.Rounding
 
-	made candidate // none by a plan
+	made allocation // none by a plan
 }
 
 type written struct {
