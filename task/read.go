@@ -262,13 +262,14 @@ func (t *Task) resolve(names []string, codes bool, unreadable map[string]string)
 	c.uncoded = t.Latent != nil &&
 		(!codes || slices.ContainsFunc(t.Latent.Codes, func(f Feature) bool { return lacks(f.Column) }))
 	var errs []error
+	var missing []string
 	need := func(column, by string) int {
 		i, ok := at[column]
 		by = message.Quote(column) + " (" + message.Clip(by) + ")"
 		if why := unreadable[column]; why != "" && !ok {
 			errs = append(errs, fmt.Errorf("column %s cannot be read: %s", by, why))
 		} else if !ok {
-			errs = append(errs, fmt.Errorf("there is no column %s%s", by, message.Likely(column, names)))
+			missing = append(missing, by+message.Likely(column, names))
 		}
 		return i
 	}
@@ -297,6 +298,12 @@ func (t *Task) resolve(names []string, codes bool, unreadable map[string]string)
 	}
 	if t.Data.Label != "" {
 		c.label = slices.Index(names, t.Data.Label)
+	}
+	if len(missing) > 2 { // one cause, not as many slips of the pen
+		missing = []string{fmt.Sprintf("%s and %d more", missing[0], len(missing)-1)}
+	}
+	for _, m := range missing {
+		errs = append(errs, fmt.Errorf("there is no column %s", m))
 	}
 	if errs != nil {
 		errs = append(errs, fmt.Errorf("the file's columns are: %s", message.List(names, 100)))

@@ -129,6 +129,7 @@ func TestReadRefuses(t *testing.T) {
 		"empty":           {"", "the file is empty"},
 		"header only":     {"age,color,member,income\n", "no data rows"},
 		"missing columns": {"ages,color,Member\n1,2,3\n", `there is no column "age" (feature age); did you mean "ages"?`},
+		"no such header":  {"a,b,c\n1,2,3\n", `there is no column "age" (feature age) and 2 more`},
 		"its list":        {"ages,color,Member\n1,2,3\n", "the file's columns are: ages, color, Member"},
 		"delimiter":       {"age;color;member\n1;red;no\n", "the first line is one field; is data.delimiter ',' right?"},
 		"all rows fail":   {"age,color,member\nx,red,no\n", "none of 1 rows can be read:\n  line 2, column \"age\""},
