@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"unicode"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -125,6 +126,8 @@ func diagnose(data []byte) error {
 		return errors.New("the file is compressed with gzip: unpack it first")
 	case len(data) >= 8 && string(data[4:8]) == "ORTM":
 		return errors.New("the file is in ONNX Runtime's own format (.ort), not an ONNX model")
+	case !bytes.ContainsFunc(head, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }):
+		return errors.New("the file is text, not an ONNX model")
 	}
 	return errors.New("the file holds no graph that can be read: it is truncated or damaged, or not an ONNX model")
 }

@@ -42,6 +42,7 @@ func TestReadRefuses(t *testing.T) {
 		want string
 	}{
 		{"empty", "", "the file is empty"},
+		{"text", "age,color\n38,bl\xe4u\n", "the file is text, not an ONNX model"},
 		{"git lfs", "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "git lfs pull"},
 		{"html", "\n<!DOCTYPE html><html><body>404</body></html>", "HTML page"},
 		{"json", "{\"error\": \"não encontrado\"}", "not an ONNX model"},
