@@ -37,6 +37,8 @@ func reportFiles[D any](e *env, f *evaluationFlags, views []report.View[D]) (fil
 		kind, path, ok := strings.Cut(spec, ":")
 		i := slices.Index(known, kind)
 		switch {
+		case i < 0 && strings.HasSuffix(spec, ".html"):
+			return nil, cli.Usagef(cli.HintValue, "--report %s: want the kind of report, too: html:%s", spec, spec)
 		case i < 0:
 			return nil, cli.Usagef(cli.HintValue, "--report %s: there is no report of the kind %q%s", spec, kind,
 				message.DidYouMean(kind, known))

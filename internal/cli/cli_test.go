@@ -85,6 +85,7 @@ func newFlags() (*pflag.FlagSet, *int) {
 	fs.SetOutput(io.Discard)
 	fs.String("method", "ptq", "")
 	fs.String("output", "", "")
+	fs.Float64("budget", 4, "")
 	fs.Float64("share", 0, "")
 	fs.Uint64("seed", 1, "")
 	fs.Bool("draw", false, "")
@@ -97,6 +98,8 @@ func TestParse(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--metod x", "unknown flag --metod; did you mean --method?"},
 		{"--qqqqqqqq", "unknown flag --qqqqqqqq"},
+		{"--wbits 4", "unknown flag --wbits; did you mean --budget?"},
+		{"--dataset x", "unknown flag --dataset"}, // which has no flag --data
 		{"-z", "unknown flag -z"},
 		{"--sample-size many", "invalid value \"many\" for --sample-size: want a whole number"},
 		{"--sample-size 99999999999999999999", "invalid value \"99999999999999999999\" for --sample-size: number out of " +

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -41,7 +42,7 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 		name := unknown.GetSpecifiedName()
 		var names []string
 		fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if s := Suggest(name, names); s != "" {
+		if s := cmp.Or(synonym(fs, name), Suggest(name, names)); s != "" {
 			return Usagef(hintFlags, "unknown flag --%s; did you mean --%s?", name, s)
 		}
 		return Usagef(hintFlags, "unknown flag --%s", name)
@@ -52,6 +53,18 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 		return Usagef(HintValue, "%w", err)
 	}
 	return environment(fs, lookup)
+}
+
+// synonym returns the flag of fs that other tools call by the name, "" when there is none.
+func synonym(fs *pflag.FlagSet, name string) string {
+	ours := map[string]string{
+		"bits": "budget", "bit-width": "budget", "wbits": "budget", "calibration-data": "data", "csv": "data",
+		"dataset": "data", "input": "data", "config": "task", "force": "overwrite", "threshold": "max-vd",
+	}[name]
+	if fs.Lookup(ours) == nil {
+		return ""
+	}
+	return ours
 }
 
 // Choice is the value of a flag that is one of the choices.
