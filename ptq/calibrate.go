@@ -37,6 +37,10 @@ type calibrationSample struct {
 	promises []recourse.Action // of people; nil where none are given
 	warnings []string
 	cheapest *cohort.Population // see calibration.cheapest; nil until it is asked for
+	held     *heldOut           // see calibration.heldOut; nil until it is asked for
+	// Those of all who are trained on, and their positions; nil without training.
+	trained     *task.People
+	trainedRows []int
 }
 
 func (p *network) chooseSample(ctx context.Context, all *task.People) (_ *calibrationSample, err error) {

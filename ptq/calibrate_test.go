@@ -165,6 +165,16 @@ func TestMarginErrorHeldOut(t *testing.T) {
 				tt.doubtful && !strings.Contains(h.String(), tt.text) {
 				t.Error(h)
 			}
+			if h.Fails() != (h.PassingBudget > 2) || h.Fails() != strings.Contains(r.Advice(), " passes: ") {
+				t.Errorf("%v at %g bits, %q", h.PassingRMS, h.PassingBudget, r.Advice())
+			}
+			if tt.seen && h.Fails() { // what is said of the budget holds
+				tt.o.Allocate.Budget = h.PassingBudget
+				r := must.Get(Quantize(context.Background(), m, tk, people.Subset(task.AllRows(tt.people)), tt.o, Run{}))(t)
+				if r.HeldOut.Fails() {
+					t.Errorf("%v, %v", r.HeldOut, r.Advice())
+				}
+			}
 		})
 	}
 }

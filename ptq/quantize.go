@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"gonum.org/v1/gonum/stat"
 
@@ -108,11 +109,11 @@ func (c *calibration) equalized(ctx context.Context, m *onnxio.Model, people *ta
 	if err != nil {
 		return c, err
 	}
-	held, _, err := c.heldOut(ctx)
+	held, err := c.heldOut(ctx)
 	var of [2]float64
 	for i, x := range []*calibration{c, other} {
-		if len(held.X) > 0 && err == nil {
-			of[i], err = x.errorAt(ctx, x.fitsOf(4), &held)
+		if err == nil && len(held.X) > 0 {
+			of[i], err = x.errorAt(ctx, x.fitsOf(4), &held.Points)
 		}
 	}
 	if of[1] < clearlyLess*of[0] {
@@ -226,7 +227,8 @@ func (c *calibration) Close() error { return c.net.full.Close() }
 // minPoints of people held out, those of people who were calibrated on are taken.
 const heldPoints = 1000
 
-// HeldOut is the margin error of the written model at recourse points of people that it was not calibrated on.
+// HeldOut is the margin error of the written model at recourse points of people that it was neither calibrated nor
+// trained on.
 type HeldOut struct {
 	Points   int     `json:"points"`
 	Seen     bool    `json:"calibrated_on,omitempty"` // too few people are left: these were calibrated on
@@ -237,6 +239,10 @@ type HeldOut struct {
 	Cause     string  `json:"cause,omitempty"`
 	CauseRMS  float64 `json:"cause_rms,omitempty"`
 	InputGrid bool    `json:"input_grid,omitempty"`
+	// Of a file that fails, PassingBudget is the least that passes with the error PassingRMS, even without refinement and
+	// training; 0 where none does, or where it was not measured.
+	PassingBudget float64 `json:"passing_budget,omitempty"`
+	PassingRMS    float64 `json:"passing_rms,omitempty"`
 
 	AsTheyAre `json:"as_they_are"`
 }
@@ -279,6 +285,27 @@ func (h *HeldOut) Doubtful() bool { return h != nil && h.RMS > h.Required/2 }
 // Exceeds reports whether the error is more than the required margin.
 func (h *HeldOut) Exceeds() bool { return h != nil && h.RMS > h.Required }
 
+// Fails reports whether the file should not be served.
+func (h *HeldOut) Fails() bool { return h.Collapsed() || h.Exceeds() }
+
+// trainingPays is the budget up to which training is worth its time.
+const trainingPays = 3
+
+// Advice says which budget passes, where that was measured, and which method makes smaller errors.
+func (r *Result) Advice() (s string) {
+	if h := r.HeldOut; h.PassingBudget > 0 {
+		s = fmt.Sprintf("--budget %g passes: before refinement its margin error is %.2g; ", h.PassingBudget, h.PassingRMS)
+	}
+	method := CFPTQ
+	if r.Budget <= trainingPays {
+		method = "cfq-qat"
+	}
+	if r.Method == method || r.Training != nil && r.Training.Objective == qat.Distil {
+		return s
+	}
+	return s + fmt.Sprintf("--method %s makes smaller errors; ", method)
+}
+
 // String says what the error is, where it comes from and what helps.
 func (h *HeldOut) String() string {
 	of, limit := "people held out", ""
@@ -299,24 +326,34 @@ func (h *HeldOut) String() string {
 	return s
 }
 
-// heldOut returns recourse points of people who are not calibrated on, or of others where few are left, which seen
-// tells, with the original's margins.
-func (c *calibration) heldOut(ctx context.Context) (points refine.Points, seen bool, err error) {
-	rest := lists.Where(c.sample.all.N, func(i int) bool {
+// heldOut are recourse points of people who are neither calibrated nor trained on, or of others where few are left.
+type heldOut struct {
+	refine.Points       // with the original's margins
+	people        []int // whose they are; none where they are calibrated on
+}
+
+// heldOut finds the same points for every method, before training.
+func (c *calibration) heldOut(ctx context.Context) (h *heldOut, err error) {
+	if c.sample.held != nil {
+		return c.sample.held, nil
+	}
+	h = &heldOut{people: c.refused(lists.Where(c.sample.all.N, func(i int) bool {
 		_, seen := slices.BinarySearch(c.sample.rows, i)
-		return !seen && c.net.recipe.Train == nil // training sees everybody
-	})
-	points.X, err = c.recourseOf(ctx, rest)
-	if seen = len(points.X) < minPoints*c.net.full.Dim(); seen && err == nil {
-		points.X, err = c.recourseOf(ctx, c.sample.rows)
+		return !seen
+	}))}
+	h.X, err = c.recourseOf(ctx, h.people)
+	if len(h.X) < minPoints*c.net.full.Dim() && err == nil {
+		h.people = nil
+		h.X, err = c.recourseOf(ctx, c.refused(c.sample.rows))
 		if c.sample.promises != nil {
-			points.X, _ = c.net.thin(slices.Concat(cohort.Points(c.sample.promises)...), nil, heldPoints)
+			h.X, _ = c.net.thin(slices.Concat(cohort.Points(c.sample.promises)...), nil, heldPoints)
 		}
 	}
 	if err == nil {
-		points.Margins, err = c.net.full.Margins(ctx, points.X)
+		h.Margins, err = c.net.full.Margins(ctx, h.X)
 	}
-	return points, seen, err
+	c.sample.held = h
+	return h, err
 }
 
 func compareMargins(written, original []float32) (a AsTheyAre) {
@@ -342,14 +379,19 @@ func compareMargins(written, original []float32) (a AsTheyAre) {
 	return a
 }
 
-// recourseOf returns points on the ways of some of the people to their teacher recourse, heldPoints at most: where they
-// reach the required margin. The teacher goes on beyond it, where an error breaks no promise.
-func (c *calibration) recourseOf(ctx context.Context, at []int) ([]float32, error) {
-	refused := slices.DeleteFunc(slices.Clone(at), func(i int) bool { return !(c.sample.margins[i] <= 0) })
+// refused returns those of the rows whom the original refuses, heldPoints at most.
+func (c *calibration) refused(rows []int) []int {
+	rows = lists.Filter(rows, func(i int) bool { return c.sample.margins[i] <= 0 })
+	return subset(rows, qat.Spread(len(rows), heldPoints))
+}
+
+// recourseOf returns points on the ways of people to their teacher recourse: where they reach the required margin. The
+// teacher goes on beyond it, where an error breaks no promise.
+func (c *calibration) recourseOf(ctx context.Context, refused []int) ([]float32, error) {
 	if len(refused) == 0 || c.sample.promises != nil {
 		return nil, nil
 	}
-	some := c.sample.all.Subset(subset(refused, qat.Spread(len(refused), heldPoints)))
+	some := c.sample.all.Subset(refused)
 	set, err := personal(c.net.set, some)
 	if err != nil {
 		return nil, err
@@ -366,37 +408,45 @@ func (p *network) required() float64 { return cmp.Or(p.task.Target.Margin, eval.
 
 // judge measures the margin error of a written model.
 func (c *calibration) judge(ctx context.Context, r *Result) error {
-	held, seen, err := c.heldOut(ctx)
+	held, err := c.heldOut(ctx)
 	if err != nil {
 		return err
-	}
-	h := &HeldOut{Points: len(held.Margins), Seen: seen, Required: c.net.required()}
-	r.HeldOut = h
-	errorOf := func(g *classifier.Model, err error) (float64, error) {
-		if err != nil {
-			return 0, err
-		}
-		rms, err := held.Error(ctx, g)
-		return rms, errors.Join(err, g.Close())
 	}
 	g, err := openFile(ctx, r.Model, c.net.task, c.net.full.Model, c.net.run.Workers)
 	if err != nil {
 		return err
 	}
+	r.HeldOut, err = c.measureHeldOut(ctx, held, g)
+	if err == nil && (r.HeldOut.Doubtful() || r.HeldOut.Collapsed()) {
+		err = c.findCause(ctx, r.HeldOut, held, r.Plan.Layers)
+	}
+	if err == nil && r.HeldOut.Fails() && c.net.recipe.Target == nil {
+		err = c.findPassing(ctx, r.HeldOut, held, r.Budget)
+	}
+	return err
+}
+
+// measureHeldOut closes g.
+func (c *calibration) measureHeldOut(ctx context.Context, held *heldOut, g *classifier.Model) (_ *HeldOut, err error) {
+	defer func() { err = errors.Join(err, g.Close()) }()
 	margins := c.sample.margins
 	known := lists.Where(len(margins), func(i int) bool { return margins[i] == margins[i] })
 	known = subset(known, qat.Spread(len(known), 4*heldPoints))
 	written, err := g.Margins(ctx, lists.RowsAt(c.sample.all.X, c.sample.all.Dim, known))
 	if err != nil {
-		return errors.Join(err, g.Close())
+		return nil, err
 	}
-	h.AsTheyAre = compareMargins(written, subset(margins, known))
-	h.RMS, err = errorOf(g, nil)
-	if err != nil || !h.Doubtful() && !h.Collapsed() {
-		return err
+	h := &HeldOut{
+		Points: len(held.Margins), Seen: len(held.people) == 0, Required: c.net.required(),
+		AsTheyAre: compareMargins(written, subset(margins, known)),
 	}
-	for _, l := range r.Plan.Layers {
-		rms, err := errorOf(c.openPlain(l))
+	h.RMS, err = held.Error(ctx, g)
+	return h, err
+}
+
+func (c *calibration) findCause(ctx context.Context, h *HeldOut, held *heldOut, layers []quant.Layer) error {
+	for _, l := range layers {
+		rms, err := c.errorAt(ctx, []quant.Layer{l}, &held.Points)
 		if err != nil {
 			return err
 		}
@@ -404,14 +454,42 @@ func (c *calibration) judge(ctx context.Context, r *Result) error {
 			h.Cause, h.CauseRMS = l.Node, rms
 		}
 	}
-	if c.input != nil {
-		rms, err := c.gridError(ctx, c.input, held.X)
-		if err != nil {
-			return err
-		}
-		if rms > h.CauseRMS/2 {
-			h.InputGrid, h.CauseRMS = true, rms
-		}
+	if c.input == nil {
+		return nil
 	}
-	return nil
+	rms, err := c.gridError(ctx, c.input, held.X)
+	if err == nil && rms > h.CauseRMS/2 {
+		h.InputGrid, h.CauseRMS = true, rms
+	}
+	return err
+}
+
+// findPassing looks for the least larger budget at which the fits of a plain allocation pass the check by which the
+// written model fails. Refinement improves on them; training does where it aims at the original's margins.
+func (c *calibration) findPassing(ctx context.Context, h *HeldOut, held *heldOut, above float64) (err error) {
+	if c.net.recipe.Allocate.Rule == allocatorLearned || c.net.recipe.Train != nil && c.net.recipe.objective() != qat.Distil {
+		return nil
+	}
+	first := math.Floor(above/targetStep) + 1
+	sort.Search(int(maxBudget/targetStep-first+1), func(k int) bool {
+		budget := (first + float64(k)) * targetStep
+		var widths assignment
+		var g *classifier.Model
+		at := &HeldOut{}
+		if err == nil {
+			widths, err = c.within(c.errors, budget)
+		}
+		if err == nil {
+			g, err = c.openLayers(ctx, c.assemble(c.layers, widths))
+		}
+		if err == nil {
+			at, err = c.measureHeldOut(ctx, held, g)
+		}
+		if err != nil || at.Fails() {
+			return false
+		}
+		h.PassingBudget, h.PassingRMS = budget, at.RMS
+		return true
+	})
+	return err
 }

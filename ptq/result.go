@@ -19,7 +19,6 @@ import (
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
-	"cfq/task"
 )
 
 // Result is a quantized model and how it came about.
@@ -132,7 +131,7 @@ func (c *calibration) describe(r *Result, budget float64) {
 	r.CalibrationPoints = c.sample.points(c.calibrationSet)
 	r.CalibratedOn, r.Calibrated = n.recipe.Calibrate.Points, c.sample.rows
 	if t := r.Training; t != nil {
-		r.Calibrated = task.AllRows(r.People)
+		r.Calibrated = c.sample.trainedRows
 		r.Warnings = append(r.Warnings, t.doubts()...)
 	}
 	for k := range r.Layers {

@@ -73,7 +73,7 @@ func (c *calibration) train(ctx context.Context, plans []quant.Layer, budget flo
 		return nil, nil, err
 	}
 	if c.net.recipe.Train.EtaSweep {
-		own, held := divide(c.sample.all, trialsHeldOut, c.source.Seed^tuneSeed)
+		own, held := divide(c.sample.trained, trialsHeldOut, c.source.Seed^tuneSeed)
 		if len(own) == 0 || !c.source.Labelled(held) {
 			return nil, nil, inputError(errors.New("eta-sweep: no labelled people can be held out from so few"))
 		}
@@ -182,10 +182,24 @@ func (c *calibration) trainable(plans []quant.Layer) (layers []qat.Layer) {
 	return layers
 }
 
-// openSource finds whom trainings at all budgets train on: all people, not only those who are calibrated on.
+// openSource finds whom trainings at all budgets train on: all people but those held out, not only those who are
+// calibrated on.
 func (c *calibration) openSource(ctx context.Context) error {
-	n, people, spec := c.net, c.sample.all, c.net.recipe.Train
+	n, spec := c.net, c.net.recipe.Train
 	n.run.tell("recourse to train on", 0, 0)
+	held, err := c.heldOut(ctx)
+	if err != nil {
+		return err
+	}
+	people := c.sample.all
+	c.sample.trainedRows = lists.Where(people.N, func(i int) bool {
+		_, out := slices.BinarySearch(held.people, i)
+		return !out
+	})
+	if len(held.people) > 0 {
+		people = people.Subset(c.sample.trainedRows)
+	}
+	c.sample.trained = people
 	set, err := personal(n.set, people)
 	if err != nil {
 		return inputError(err)

@@ -158,6 +158,25 @@ func TestTrained(t *testing.T) {
 	}
 }
 
+// Training sees nobody whom the written model is judged by, and with training and without it is judged by the same.
+func TestTrainingHoldsOut(t *testing.T) {
+	t.Parallel()
+	g, tk, people := loans(t, "train.csv")
+	people = few(people, 600)
+	settings := []string{"calibrate.rows=100", "refine.rounds=0"}
+	plain := calibrated(t, g, tk, people, mustRecipe(CFPTQ, settings...), Run{})
+	c := calibrated(t, g, tk, people, mustRecipe("lsq", settings...), Run{})
+	must.Do(t, c.openSource(t.Context()))
+	held := must.Get(plain.heldOut(t.Context()))(t)
+	must.Same(t, held.X, must.Get(c.heldOut(t.Context()))(t).X)
+	all := append(slices.Clone(held.people), c.sample.trainedRows...)
+	slices.Sort(all)
+	must.Same(t, task.AllRows(people.N), all)
+	if len(held.people) < minPoints || len(c.source.Margins) != people.N-len(held.people) {
+		t.Errorf("%d people are held out, %d trained on", len(held.people), len(c.source.Margins))
+	}
+}
+
 // Every trained method and every objective makes a model of its own that runs as planned.
 func TestTrainedMethods(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 	}
 	if h := r.HeldOut; !f.force && (h.Collapsed() || h.Exceeds() && f.r.Target == nil) {
 		return cli.WithCode(cli.Wrap(fmt.Errorf("%s was not written: %s", f.out, h),
-			"a larger --budget or --method cf-ptq makes smaller errors; --force writes it all the same"), cli.Missed)
+			r.Advice()+"--force writes it all the same"), cli.Missed)
 	} else if h.Collapsed() || h.Doubtful() {
 		e.msg.Warn("%s", h)
 	}
