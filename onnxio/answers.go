@@ -27,6 +27,7 @@ type Answers struct {
 type label struct {
 	output string
 	rows   []string
+	other  bool // it names no classes
 }
 
 // AnswerError is why what a file answers is not what its margins decide.
@@ -37,7 +38,7 @@ func answerErrorf(format string, args ...any) error { return &AnswerError{fmt.Er
 // answerRows is a prime: an output that is not of rows rarely has a multiple of so many numbers.
 const answerRows = 61
 
-// Answers runs rows of inputs, nil for some that are tried, and holds those of LabelOutputs that say one thing of each
+// Answers runs rows of inputs, nil for some that are tried, and holds those of LabelOutputs that name classes
 // against the logits: an [AnswerError] where they decide otherwise. Of two classes, a label may begin at 0.5 or at the
 // threshold that is declared, or anywhere if that is for a task to say. The model has no step in front of it.
 func (m *Model) Answers(ctx context.Context, x []float32, anywhere bool) (a Answers, err error) {
@@ -55,9 +56,45 @@ func (m *Model) Answers(ctx context.Context, x []float32, anywhere bool) (a Answ
 	}
 	a.labels = slices.DeleteFunc(a.labels, func(l label) bool { return len(l.rows) != len(a.logits) })
 	for i := 0; i < len(a.labels) && err == nil; i++ {
-		err = m.agrees(a.labels[i], a.logits, anywhere)
+		l := &a.labels[i]
+		if l.other = m.classes(l.rows, a.logits) == nil || !m.tells(l, a.logits); !l.other {
+			err = m.agrees(*l, a.logits, anywhere)
+		}
 	}
 	return a, err
+}
+
+// tells is whether a label says which class leads, whatever it calls the classes, in half of the rows or more that the
+// most frequent class alone gets wrong: a flag or a version does not. One that is always the same has collapsed if it
+// depends on the decision.
+func (m *Model) tells(l *label, logits [][]float64) bool {
+	classes, of, right, always := map[int]int{}, map[string]map[int]int{}, 0, 0
+	for i, text := range l.rows {
+		if of[text] == nil {
+			of[text] = map[int]int{}
+		}
+		k := argmax(logits[i])
+		classes[k]++
+		of[text][k]++
+		always = max(always, classes[k])
+	}
+	for _, counts := range of {
+		right += slices.Max(slices.Collect(maps.Values(counts)))
+	}
+	if g := m.File().Graph; len(of) == 1 {
+		return computes(g, m.decision.Output, l.output) || computes(g, m.logits, l.output)
+	}
+	if m.Classes() == 2 { // a label with a threshold of its own
+		order := lists.Make(len(l.rows), func(i int) int { return i })
+		slices.SortFunc(order, func(i, j int) int {
+			return cmp.Compare(logits[i][1]-logits[i][0], logits[j][1]-logits[j][0])
+		})
+		texts := slices.Compact(lists.Map(order, func(i int) string { return l.rows[i] }))
+		if len(texts) == 2 {
+			return true
+		}
+	}
+	return 2*(len(l.rows)-right) <= len(l.rows)-always
 }
 
 // SomeRows are inputs for a first look at a model.
@@ -224,7 +261,7 @@ func (m *Model) agrees(l label, logits [][]float64, anywhere bool) error {
 // Same fails where a label of a quantized model is not the original's, of that name, although both models' logits
 // clearly decide alike.
 func (a *Answers) Same(quantized *Answers) error {
-	for _, l := range a.labels {
+	for _, l := range slices.DeleteFunc(a.labels, func(l label) bool { return l.other }) {
 		at := slices.IndexFunc(quantized.labels, func(o label) bool { return o.output == l.output })
 		for i, text := range l.rows {
 			z, q := a.logits[i], quantized.logits

@@ -54,8 +54,12 @@ func labels() []labelCase {
 			return b.Op("Cast", []string{over}, graph.IntAttr("to", int64(graph.Int64)))
 		}
 	}
+	flag := func(b *graph.Builder, from string) string {
+		flags := b.Op("Cast", []string{b.Op("Greater", []string{from, one(b, .6)})}, graph.IntAttr("to", int64(graph.Int64)))
+		return b.Op("ReduceMax", []string{flags}, graph.IntsAttr("axes", 1), graph.IntAttr("keepdims", 0))
+	}
 	const single, otherwise = "does not compare the classes of a row", "does not answer what its margins decide"
-	rows, one, few := rows(), graph.Dim{Size: 1}, graph.Dim{Size: 8}
+	rows, alone, few := rows(), graph.Dim{Size: 1}, graph.Dim{Size: 8}
 	return []labelCase{
 		{name: "index", columns: 2, batch: rows, label: argmax(1, 0)},
 		{name: "index alone", columns: 3, batch: rows, label: argmax(-1, 1), alone: true},
@@ -64,13 +68,22 @@ func labels() []labelCase {
 		{name: "one column, beside it", columns: 1, batch: rows, label: argmax(-1, 1), refused: single},
 		{name: "axis 0", columns: 2, batch: rows, label: argmax(0, 0), alone: true, refused: single},
 		{name: "axis 0 of three", columns: 3, batch: rows, label: argmax(-2, 1), alone: true, refused: single},
-		{name: "axis 0 of one row", columns: 2, batch: one, label: argmax(0, 0), refused: single},
+		{name: "axis 0 of one row", columns: 2, batch: alone, label: argmax(0, 0), refused: single},
 		{name: "1 and 2", columns: 2, batch: rows, label: with("Add", 1)},
 		{name: "always 2 of 1 and 2", columns: 2, batch: rows, label: with("Max", 2), refused: otherwise},
 		{name: "2 and 1", columns: 2, batch: rows, label: with("Sub", 2), refused: otherwise},
 		{name: "inverted", columns: 2, batch: rows, label: with("Sub", 1), refused: otherwise},
 		{name: "inverted, of three", columns: 3, batch: few, label: with("Sub", 2), refused: otherwise},
 		{name: "constant", columns: 2, batch: rows, label: with("Mul", 0), refused: otherwise},
+		{name: "a flag of the inputs", columns: 2, batch: rows, label: func(b *graph.Builder, _, _ string) string {
+			return flag(b, "x")
+		}},
+		{name: "whether a class is likely", columns: 2, batch: rows, label: func(b *graph.Builder, p, _ string) string {
+			return flag(b, p)
+		}},
+		{name: "grades", columns: 1, batch: rows, label: func(b *graph.Builder, p, _ string) string {
+			return b.Op("Cast", []string{b.Op("Mul", []string{p, one(b, 10)})}, graph.IntAttr("to", int64(graph.Int64)))
+		}},
 		{name: "above 0.5", columns: 1, batch: rows, label: above(.5)},
 		{name: "above 0.3", columns: 1, batch: rows, label: above(.3), refused: "declare it as target.threshold"},
 		{name: "above 0.3, declared", columns: 1, batch: rows, label: above(.3), threshold: .3},
