@@ -67,7 +67,7 @@ func (r *Rewriter) Const(t *Tensor) string {
 
 // Float returns the float32 constant called name, or nil.
 func (r *Rewriter) Float(name string) *Tensor {
-	if t := r.Inits[name]; t != nil && t.DType == Float && len(t.Extra) == 0 {
+	if t := r.Inits[name]; t != nil && t.DType == Float {
 		return t
 	}
 	return nil

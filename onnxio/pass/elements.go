@@ -122,9 +122,6 @@ func (e *ElementTypes) tensor(t *graph.Tensor) (*graph.Tensor, error) {
 	if t == nil || !e.from[t.DType] {
 		return t, nil
 	}
-	if len(t.Extra) > 0 {
-		return nil, fmt.Errorf("tensor %q holds %s in a way that is not known", t.Name, t.DType)
-	}
 	v, err := t.Floats()
 	if err != nil {
 		return nil, err
