@@ -1,7 +1,6 @@
 package quant
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -103,6 +102,7 @@ func settle(pairs []*equalPair, numbers map[string][]float64, factors func(rows,
 
 type equalPair struct {
 	a, b   LayerInfo
+	inner  int       // see soleReader
 	factor []float64 // by which channels of a have been divided
 }
 
@@ -128,59 +128,103 @@ func equalPairs(m *graph.Model) (pairs []*equalPair, numbers map[string][]float6
 			}
 		}
 	}
-	f := &finder{g: g}
+	f := &finder{g: g, inits: inits}
 	for _, l := range layers {
 		a, ok := byWeight[l.Weight]
-		weight, reshaped := soleReader(readers, alone, l.Output)
+		weight, inner := f.soleReader(readers, alone, &l)
 		b, next := byWeight[weight]
-		if ok && next && sameChannels(f, a, b, reshaped) {
-			pairs = append(pairs, &equalPair{a: a, b: b, factor: slices.Repeat([]float64{1}, a.Out)})
+		if ok && next && (b.Conv != nil || b.In%(a.Out*inner) == 0) {
+			pairs = append(pairs, &equalPair{a: a, b: b, inner: inner, factor: slices.Repeat([]float64{1}, a.Out)})
 		}
 	}
 	return pairs, numbers, nil
 }
 
-// soleReader follows a value to the only layer that reads it, and returns the name of its weights, "" where there is no
-// such layer, and the first value on the way that is reshaped.
-func soleReader(readers map[string][]*graph.Node, alone func(string) bool, value string) (weight, reshaped string) {
-	for alone(value) {
+// soleReader follows what layer a gives to the only layer that reads it, and returns the name of its weights, "" where
+// there is no such layer. Number k of what that reads is one of channel k / inner of a, counted modulo a.Out.
+func (f *finder) soleReader(readers map[string][]*graph.Node, alone func(string) bool, a *LayerInfo) (weight string,
+	inner int,
+) {
+	value, inner := a.Output, 1
+	if a.Conv != nil {
+		inner = sizeBehind(f.shape(value), 1)
+	}
+	for inner > 0 && alone(value) {
 		n := readers[value][0]
+		if n.Input(0) != value || slices.Contains(n.Inputs[1:], value) || len(n.Outputs) != 1 || !n.Standard() {
+			return "", 0
+		}
+		axis, shape := channelAxis(f.shape(value), a.Out, inner), f.shape(n.Outputs[0])
 		switch {
-		case n.Input(0) != value || slices.Contains(n.Inputs[1:], value) || len(n.Outputs) != 1 || !n.Standard():
-			return "", ""
-		case n.Op == "Gemm", n.Op == "Conv" && reshaped == "":
-			return n.Input(1), reshaped
-		case Reshapes(n):
-			reshaped = cmp.Or(reshaped, value)
-		case reshaped == "" && strings.HasSuffix(n.Op, "Pool"):
-		case n.Op != "Relu" && n.Op != "LeakyRelu" && n.Op != "PRelu":
-			return "", ""
+		case n.Op == "Gemm", n.Op == "Conv" && axis == 1:
+			return n.Input(1), inner
+		case Reshapes(n), n.Op == "Relu", n.Op == "LeakyRelu", n.Op == "PRelu":
+		case n.Op == "Transpose" && axis > 0:
+			inner = sizeBehind(shape, slices.Index(n.Ints("perm"), int64(axis)))
+		case strings.HasSuffix(n.Op, "Pool") && axis == 1:
+			inner = sizeBehind(shape, axis)
+		case slices.Contains([]string{"ReduceMean", "ReduceSum", "ReduceMax"}, n.Op) && axis > 0:
+			inner = sizeBehind(shape, f.axisLeft(n, axis, len(f.shape(value))))
+		default:
+			return "", 0
 		}
 		value = n.Outputs[0]
 	}
-	return "", ""
+	return "", 0
 }
 
-// sameChannels reports whether b reads the channels of a in their order, see equalPair.reads.
-func sameChannels(f *finder, a, b LayerInfo, reshaped string) bool {
-	if b.Conv != nil || a.Conv == nil {
-		return b.Conv != nil || b.In == a.Out
-	}
-	size := 1 // of a row of the batch, which must be one of b's
-	for i, d := range f.shape(reshaped) {
-		if i > 0 {
-			size *= int(d.Size)
+// channelAxis is the axis of so many channels, behind which there are inner numbers; 0 where there is none.
+func channelAxis(shape graph.Shape, channels, inner int) int {
+	for i := len(shape) - 1; i > 0; i-- {
+		if shape[i].Size == int64(channels) && sizeBehind(shape, i) == inner {
+			return i
 		}
 	}
-	return size == b.In && b.In%a.Out == 0
+	return 0
+}
+
+// sizeBehind is how many numbers there are behind one along an axis; 0 where that is not known.
+func sizeBehind(shape graph.Shape, axis int) int {
+	size := 1
+	for i := axis + 1; i < len(shape); i++ {
+		size *= int(max(shape[i].Size, 0))
+	}
+	if axis < 0 || len(shape) == 0 {
+		return 0
+	}
+	return size
+}
+
+// axisLeft is where an axis of a value of that rank is behind a reduction of others; -1 where it is reduced.
+func (f *finder) axisLeft(n *graph.Node, axis, rank int) int {
+	axes := n.Ints("axes")
+	if t := f.inits[n.Input(1)]; t != nil {
+		axes, _ = t.Ints() // none of other types
+	}
+	left := axis
+	for _, x := range axes {
+		if x < 0 {
+			x += int64(rank)
+		}
+		if int(x) == axis {
+			return -1
+		}
+		if int(x) < axis && n.Int("keepdims", 1) == 0 {
+			left--
+		}
+	}
+	if len(axes) == 0 {
+		return -1
+	}
+	return left
 }
 
 // reads returns the channel of a that weight k of b multiplies: of a convolution's group, or one that was reshaped.
 func (p *equalPair) reads(k int) int {
-	groups := 1
-	if p.b.Conv != nil {
-		groups = p.b.Conv.Group
+	if p.b.Conv == nil {
+		return k % p.b.In / p.inner % p.a.Out
 	}
+	groups := p.b.Conv.Group
 	channels := p.a.Out / groups
 	return k/p.b.In/(p.b.Out/groups)*channels + k%p.b.In/(p.b.In/channels)
 }

@@ -2,6 +2,7 @@ package quant_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -145,8 +146,9 @@ func TestEqualizeByHand(t *testing.T) {
 	}
 }
 
-// stretch multiplies a row of the first layer by 2^-k and the weights of the second that read it by 2^k.
-func stretch(t *testing.T, m *graph.Model, a, b quant.LayerInfo, channel, k int) *graph.Model {
+// stretch multiplies a row of the first layer by 2^-k and the weights of the second that read it by 2^k; inner numbers
+// of a channel are next to each other, 0: all that there are.
+func stretch(t *testing.T, m *graph.Model, a, b quant.LayerInfo, channel, k, inner int) *graph.Model {
 	t.Helper()
 	m = m.Clone()
 	change := func(name string, in func(i int) bool, k int) {
@@ -166,7 +168,8 @@ func stretch(t *testing.T, m *graph.Model, a, b quant.LayerInfo, channel, k int)
 		groups = b.Conv.Group
 	}
 	each := a.Out / groups // channels of a group
-	change(b.Weight, func(i int) bool { return i/b.In/(b.Out/groups)*each+i%b.In/(b.In/each) == channel }, k)
+	inner = cmp.Or(inner, b.In/each)
+	change(b.Weight, func(i int) bool { return i/b.In/(b.Out/groups)*each+i%b.In/inner%each == channel }, k)
 	return m
 }
 
@@ -181,27 +184,53 @@ func TestUnevenChannels(t *testing.T) {
 	between := func(op string) func(*builder) string {
 		return func(b *builder) string { return b.gemm(b.Op(op, []string{b.gemm("x", 6, 6)}), 6, 2) }
 	}
+	reduced := func(op string, keep int64) func(*builder) string {
+		return func(b *builder) string {
+			h := relu(b, conv(b, b.tokens("x", -1, 2, 3), 1, 4, 2, 3))
+			axes := b.Const(graph.FromInts("axes", []int64{-1}, 1))
+			h = b.Op(op, []string{h, axes}, graph.IntAttr("keepdims", keep))
+			return b.gemm(b.Op("Flatten", []string{h}), 4, 2)
+		}
+	}
 	for _, tt := range []struct {
 		name  string
 		first int // the first layer of the pair
+		inner int // see stretch
 		exact bool
 		build func(b *builder) string
 	}{
-		{"relu", 0, true, between("Relu")},
-		{"tanh", 0, false, between("Tanh")},
-		{"a chain, its end", 1, true, func(b *builder) string {
+		{"relu", 0, 0, true, between("Relu")},
+		{"tanh", 0, 0, false, between("Tanh")},
+		{"mean of places", 0, 0, true, reduced("ReduceMean", 0)},
+		{"sum of places", 0, 0, true, reduced("ReduceSum", 1)},
+		{"a chain, its end", 1, 0, true, func(b *builder) string {
 			return b.gemm(relu(b, b.gemm(relu(b, b.gemm("x", 6, 8)), 8, 5)), 5, 2)
 		}},
-		{"convolution to groups", 0, true, func(b *builder) string {
+		{"convolution to groups", 0, 0, true, func(b *builder) string {
 			h := relu(b, conv(b, b.tokens("x", -1, 2, 3), 1, 4, 2, 3))
 			return b.gemm(b.Op("Flatten", []string{relu(b, conv(b, h, 2, 6, 2, 3))}), 18, 2)
 		}},
-		{"convolution, pooled and flattened", 0, true, func(b *builder) string {
+		{"convolution, pooled and flattened", 0, 0, true, func(b *builder) string {
 			h := relu(b, conv(b, b.tokens("x", -1, 2, 3), 1, 4, 2, 3))
 			h = b.Op("MaxPool", []string{h}, graph.IntsAttr("kernel_shape", 2))
 			return b.gemm(b.tokens(h, -1, 8), 8, 2)
 		}},
-		{"positions become rows", 0, false, func(b *builder) string {
+		{"channels last", 0, 1, true, func(b *builder) string {
+			h := relu(b, conv(b, b.tokens("x", -1, 2, 3), 1, 4, 2, 3))
+			h = b.Op("Transpose", []string{h}, graph.IntsAttr("perm", 0, 2, 1))
+			return b.gemm(b.Op("Flatten", []string{h}), 12, 2)
+		}},
+		{"mean of tokens", 0, 0, true, func(b *builder) string {
+			h := relu(b, b.tokens(b.gemm(b.tokens("x", -1, 3), 3, 4), -1, 2, 4))
+			axes := b.Const(graph.FromInts("axes", []int64{1}, 1))
+			return b.gemm(b.Op("ReduceMean", []string{h, axes}, graph.IntAttr("keepdims", 0)), 4, 2)
+		}},
+		{"mean of channels", 0, 0, false, func(b *builder) string {
+			h := relu(b, b.tokens(b.gemm(b.tokens("x", -1, 3), 3, 2), -1, 2, 2))
+			axes := b.Const(graph.FromInts("axes", []int64{2}, 1))
+			return b.gemm(b.Op("ReduceMean", []string{h, axes}, graph.IntAttr("keepdims", 0)), 2, 2)
+		}},
+		{"positions become rows", 0, 0, false, func(b *builder) string {
 			h := relu(b, conv(b, b.tokens("x", -1, 2, 3), 1, 4, 2, 3))
 			return b.Op("Flatten", []string{b.tokens(b.gemm(b.tokens(h, -1, 4), 4, 2), -1, 6)})
 		}},
@@ -213,7 +242,7 @@ func TestUnevenChannels(t *testing.T) {
 				t.Fatalf("an ordinary network: %q, %v", done, err)
 			}
 			for _, k := range []int{20, 10, -20, 7} {
-				uneven := stretch(t, m, layers[tt.first], layers[tt.first+1], 1, k)
+				uneven := stretch(t, m, layers[tt.first], layers[tt.first+1], 1, k, tt.inner)
 				got, done, err := quant.CrossLayerEqualize(uneven, false)
 				must.Do(t, err)
 				if !tt.exact {
