@@ -126,6 +126,8 @@ func (j *judge) one(s *limitTest, r *eval.Result) Finding {
 	case s.Kind == metrics.Estimate && s.Requires != metrics.Timing:
 		if f.Need = s.limit.needAbout(v, lo, hi); f.Need > 0 {
 			f.remark("about %d people are needed if the value stays", f.Need)
+		} else if f.Need = s.needBounds(v, r.Settings.Confidence); f.Need > 0 {
+			f.remark("fewer than %d people give no bound", f.Need)
 		}
 	}
 	if s.Requires == metrics.Batches && f.Verdict != Pass {

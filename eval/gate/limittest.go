@@ -3,7 +3,9 @@ package gate
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -83,4 +85,23 @@ func (s *limitTest) incomparable(now, before *eval.Settings) string {
 		return fmt.Sprintf("the radius is %g, not %g", before.Radius, now.Radius)
 	}
 	return ""
+}
+
+// needBounds is the number of people from which a quantile has the bounds that its limit asks for; 0 of other metrics,
+// and where the value has them.
+func (s *limitTest) needBounds(v eval.Value, c float64) int {
+	q := 50
+	if _, err := fmt.Sscanf(s.ID[max(0, len(s.ID)-3):], "p%d", &q); err != nil && !strings.HasSuffix(s.ID, "median") {
+		return 0
+	}
+	need := 0.0
+	unbounded := func(limit float64, end eval.Float, percent int) {
+		if !math.IsInf(limit, 0) && math.IsInf(float64(end), 0) {
+			need = max(need, math.Log((1-c)/2)/math.Log(float64(percent)/100))
+		}
+	}
+	from, to := s.limit.allowed()
+	unbounded(to, v.Hi, q)
+	unbounded(from, v.Lo, 100-q)
+	return int(math.Ceil(need))
 }
