@@ -11,9 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"cfq/internal/config"
+	"cfq/internal/lists"
 	"cfq/task"
 )
 
@@ -74,8 +76,8 @@ func (r *Rows) Span(people *task.People) {
 // fewOutside is the largest share of people like the rows who may be expected outside: half of what a gate allows.
 const fewOutside = 0.025
 
-// Outside counts the people who have a model input beyond its range, of all; of none unless the ranges are known from
-// so many rows that few people like them are outside.
+// Outside counts the people who have a model input beyond its range, of all, where few people like the rows do. The
+// ranges of fewer rows count with their width on either side, where they have one; those of too few count nobody.
 func (r *Rows) Outside(people *task.People) (outside, of int) {
 	numbers := 0 // one more row is outside each of their ranges with a probability of 2 in Count + 1
 	for _, x := range r.ranges {
@@ -83,12 +85,21 @@ func (r *Rows) Outside(people *task.People) (outside, of int) {
 			numbers++
 		}
 	}
-	if len(r.ranges) == 0 || len(r.ranges) != people.Dim || float64(2*numbers) > fewOutside*float64(r.Count+1) {
+	expected, ranges := float64(2*numbers)/float64(r.Count+1), r.ranges
+	if len(ranges) == 0 || len(ranges) != people.Dim || expected > 10*fewOutside {
 		return 0, 0
+	}
+	if expected > fewOutside {
+		ranges = lists.Map(ranges, func(x [2]float32) [2]float32 {
+			if width := x[1] - x[0]; width > 0 {
+				return [2]float32{x[0] - width, x[1] + width}
+			}
+			return [2]float32{float32(math.Inf(-1)), float32(math.Inf(1))}
+		})
 	}
 	for row := range slices.Chunk(people.X, people.Dim) {
 		for j, v := range row {
-			if !(v >= r.ranges[j][0] && v <= r.ranges[j][1]) {
+			if !(v >= ranges[j][0] && v <= ranges[j][1]) {
 				outside++
 				break
 			}

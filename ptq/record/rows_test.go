@@ -204,6 +204,9 @@ func TestOutside(t *testing.T) {
 	}
 	_, other := got.Outside(&task.People{X: make([]float32, 3), Dim: 3, N: 1})
 	got.Count = 30 // one row in 15 is beyond the range of one number
+	outside, of := got.Outside(&task.People{X: []float32{1190, 1, 1200, 1, 1.05, 0}, Dim: 2, N: 3})
+	must.Same(t, []int{2, 3}, []int{outside, of})
+	got.Count = 6
 	_, few := got.Outside(&task.People{X: make([]float32, 2), Dim: 2, N: 1})
 	must.Same(t, []int{0, 0}, []int{other, few})
 }
