@@ -238,7 +238,9 @@ func (m *canonicalModel) selectLayers(keep []string) (layers []quant.LayerInfo, 
 			layers = append(layers, *l)
 		}
 	}
-	switch {
+	switch coded := codedLayer(m.canonical.Graph); {
+	case coded != "" && len(layers) > 0:
+		err = fmt.Errorf("layer %q is quantized already: quantize the float model that it was made from", coded)
 	case len(layers) > 0:
 		return layers, warnings, nil
 	case len(kept) > 0:
@@ -286,6 +288,23 @@ func keptInFloat(layers []quant.LayerInfo, patterns []string) (map[string]string
 func isQuantized(m *graph.Model) bool {
 	return slices.ContainsFunc(m.Metadata, func(e graph.Meta) bool { return e.Key == RecipeKey }) ||
 		slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op == "DequantizeLinear" })
+}
+
+// codedLayer is a layer whose weights are stored in codes; "" where there is none.
+func codedLayer(g *graph.Graph) string {
+	coded := map[string]bool{}
+	for _, t := range g.Inits {
+		coded[t.Name] = t.DType.IsCode()
+	}
+	for _, n := range g.Nodes {
+		switch {
+		case quant.IsLayer(n) && slices.ContainsFunc(n.Inputs, func(in string) bool { return coded[in] }):
+			return quant.NodeName(n)
+		case n.Is("DequantizeLinear") || n.Is("Cast") || n.Is("Transpose") || quant.Reshapes(n):
+			coded[n.Outputs[0]] = coded[n.Input(0)]
+		}
+	}
+	return ""
 }
 
 // A model may use the same weights in several places. They are quantized once: all uses have the same codes and scales,

@@ -49,6 +49,13 @@ func TestQuantizable(t *testing.T) {
 	diverged.Graph.Inits[0] = graph.FromFloats(first.Name, nan, first.Dims...)
 	quantized := quantized(t, m, tk, few(people, 60), mustRecipe("ptq"))
 	written := must.Get(codec.Read(quantized.Model, ""))(t)
+	partly := m.Clone()
+	w := partly.Graph.Inits[0]
+	w.Name, w.DType, w.Raw = "codes", graph.Int8, make([]byte, w.Len())
+	partly.Graph.Inits = append(partly.Graph.Inits, graph.FromFloats("scale", []float32{1}))
+	partly.Graph.Nodes = slices.Insert(partly.Graph.Nodes, 0, &graph.Node{
+		Op: "DequantizeLinear", Inputs: []string{"codes", "scale"}, Outputs: []string{m.Graph.Inits[0].Name},
+	})
 	for name, c := range map[string]struct {
 		m                 *graph.Model
 		why, instead      string
@@ -80,6 +87,9 @@ func TestQuantizable(t *testing.T) {
 		"rows that are mixed": {
 			m: behind(&graph.Node{Op: "Softmax", Attrs: []graph.Attr{graph.IntAttr("axis", 0)}}), recourse: true,
 			why: `from Softmax node "extra" on`,
+		},
+		"one layer of another tool's": {
+			m: partly, why: `layer "/layers.0/Gemm" is quantized already: quantize the float model`, already: true,
 		},
 		"its own file": {m: written, why: "quantized already", already: true},
 	} {
