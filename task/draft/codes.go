@@ -17,7 +17,8 @@ const mostCodes = 5
 // people take for that, see isCode, which lie apart from all others at an end of the column.
 func (p *profile) codes() []float64 {
 	low := p.codesAt(true)
-	return append(low, p.without(low).codesAt(false)...)
+	high := p.without(low).codesAt(false)
+	return append(p.without(high).codesAt(true), high...)
 }
 
 // isCode says whether people take v for "not known": -1 to -9; two nines or more, of which the last may be 5 to 8;
@@ -98,7 +99,7 @@ func (p *profile) areCodes(codes, others []float64, coded float64, weights []flo
 			(gap >= 3*span || frequent && gap >= max(span/20, 2*widest))
 	case others[0] < 0:
 		return gap >= span && codes[len(codes)-1] <= -77
-	case gap >= 3*widest || frequent && gap > widest || (gap/widest-1)*min(each, slices.Min(weights[:near])) >= 7:
+	case gap >= 3*widest || frequent && (gap > widest || gap == widest && others[0] == 0) || (gap/widest-1)*min(each, slices.Min(weights[:near])) >= 7:
 		return true
 	}
 	return p.whole && others[0] == 0 && len(others) >= 8*len(codes) && slices.Max(weights) == weights[0] &&

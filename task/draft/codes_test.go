@@ -112,6 +112,15 @@ func TestCodes(t *testing.T) {
 		{"age, 99", func() float64 { return min(90, max(18, normal(45, 12)())) }, 0.05, []float64{99}},
 		{"a credit score", func() float64 { return min(850, max(300, normal(680, 70)())) }, 0.1, []float64{999}},
 		{"gains", func() float64 { return max(0, math.Round(9000*rng.NormFloat64())) }, 0.01, []float64{99999}},
+		{"household, -1 and 999", func() float64 { return float64(1 + rng.IntN(4)) }, 0.1, []float64{-1, 999}},
+		{"age, -1 and 999", func() float64 { return min(90, max(18, normal(45, 12)())) }, 0.04, []float64{-1, 999}},
+		{"months, -1 and 999", count, 0.04, []float64{-1, 999}},
+		{"shares, -1 and 999", rng.Float64, 0.04, []float64{-1, 999}},
+		{"household, 98 and 99", func() float64 { return float64(1 + rng.IntN(7)) }, 0.04, []float64{98, 99}},
+		{"age, 98 and 99", func() float64 { return min(90, max(18, normal(45, 12)())) }, 0.06, []float64{98, 99}},
+		{"age, 97 to 99", func() float64 { return min(85, max(18, normal(45, 12)())) }, 0.06, []float64{97, 98, 99}},
+		{"years, 98 and 99", func() float64 { return math.Floor(rng.ExpFloat64() * 6) }, 0.06, []float64{98, 99}},
+		{"amounts, -1, 998 and 999", func() float64 { return math.Round(300 * rng.Float64()) }, 0.12, []float64{-1, 998, 999}},
 		{"both ends", func() float64 { return float64(rng.IntN(12)) }, 0.1, []float64{-9, -8, 99}},
 	} {
 		p := profileOf(2000, func() float64 {
@@ -120,7 +129,7 @@ func TestCodes(t *testing.T) {
 			}
 			return c.value()
 		})
-		must.Same(t, c.codes, p.codes())
+		must.Same(must.In(t, c.name), c.codes, p.codes())
 	}
 }
 
