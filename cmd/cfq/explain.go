@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -132,8 +133,8 @@ func metricTopics() (list []topic) {
 		t := topic{name: m.ID, text: "metric", doc: metricDoc{
 			m.ID, m.Key(), m.Name, m.Symbol, m.Unit, string(m.Better), m.PerMargin(), m.Definition, m.Source,
 		}}
-		if m.Symbol != "" {
-			t.alias = slices.Compact([]string{m.Symbol, strings.TrimSuffix(m.Symbol, "(t)")})
+		if t.alias = []string{strings.TrimSuffix(m.ID, path.Ext(m.ID))}; m.Symbol != "" {
+			t.alias = append(t.alias, m.Symbol, strings.TrimSuffix(m.Symbol, "(t)"))
 		}
 		list = append(list, t)
 	}

@@ -81,9 +81,11 @@ func unusableModel(path string, err error) error {
 	case errors.Is(err, codec.ErrMissingData):
 		return cli.Wrap(fmt.Errorf("model: %w", err),
 			"the weights are in other files: copy them next to the model, under the names that the exporter gave them")
-	case errors.As(err, &unread):
+	case errors.As(err, &unread) && !unread.IsModel:
 		return cli.Wrap(fmt.Errorf("model: %w", err),
 			"an exported ONNX model is needed here; data goes behind -d, the task file behind -t")
+	case unread != nil:
+		return cli.Wrap(fmt.Errorf("model: %w", err), "the model breaks a rule of ONNX: export it again, or mend it")
 	}
 	return cli.Wrap(fmt.Errorf("model %s: %w", path, err),
 		"`cfq inspect` says what the file holds; docs/models.md lists the models that work")

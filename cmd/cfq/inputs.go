@@ -157,9 +157,9 @@ type evaluatedFiles struct {
 }
 
 type peopleRead struct {
-	total   *task.People   // without rows
-	promise *issued        // to them, of a file; nil without
-	decoded *reconstructed // nil for a task without latent
+	total   *task.People // without rows
+	promise *issued      // to them, of a file; nil without
+	decoded *reconstructed
 	survey  *report.Survey // of the people of the first quantized model
 }
 

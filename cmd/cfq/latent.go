@@ -5,46 +5,64 @@ import (
 	"fmt"
 	"slices"
 
+	"cfq/internal/lists"
 	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/ptq/taskmodel"
 	"cfq/recourse"
+	"cfq/recourse/promise"
 	"cfq/task"
 	"cfq/task/draft"
 	"cfq/task/rowio"
 )
 
-// reconstructed tells people whom the original refuses only as they are, and not as the decoder makes them of their
-// codes: what would have them approved is the decoder, and no action.
+// reconstructed tells people for whom the original gives no number, and, with latent, those whom it refuses only as they
+// are, and not as the decoder makes them of their codes: what would have them approved is the decoder, and no action.
 type reconstructed struct {
 	path    string
 	full    recourse.Model
-	again   *classifier.Model
+	again   *classifier.Model // nil for a task without latent
+	kept    int
 	leftOut int
+	without []task.Problem // people without a number
 }
 
 func newReconstructed(e *env, path string, m *onnxio.Model, full recourse.Model, t *task.Task) (*reconstructed, error) {
+	r := &reconstructed{path: path, full: full}
 	if t.Latent == nil {
-		return nil, nil
+		return r, nil
 	}
-	again, err := taskmodel.Reconstructed(m, t, e.workers)
-	if err != nil {
-		return nil, unusableModel(path, err)
-	}
-	return &reconstructed{path: path, full: full, again: again}, nil
+	var err error
+	r.again, err = taskmodel.Reconstructed(m, t, e.workers)
+	return r, unusableModel(path, err)
 }
 
 // keep returns the others among the people, and their positions; nil of all. The people who are left out are counted.
 func (r *reconstructed) keep(ctx context.Context, p *task.People) (kept *task.People, rows []int, err error) {
-	if r == nil {
+	margins, err := r.full.Margins(ctx, p.X)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, m := range margins {
+		if m != m {
+			no := task.Problem{Line: p.Line(i), Reason: "the model gives no number (NaN), and so no decision"}
+			r.without = append(r.without, no)
+			continue
+		}
+		rows = append(rows, i)
+	}
+	if r.again != nil {
+		own, err := taskmodel.OwnDoing(ctx, r.full, r.again, p.Subset(rows))
+		if err != nil {
+			return nil, nil, err
+		}
+		r.leftOut += len(rows) - len(own)
+		rows = lists.Map(own, func(i int) int { return rows[i] })
+	}
+	if r.kept += len(rows); len(rows) == p.N {
 		return p, nil, nil
 	}
-	rows, err = taskmodel.OwnDoing(ctx, r.full, r.again, p)
-	if err != nil || len(rows) == p.N {
-		return p, nil, err
-	}
-	r.leftOut += p.N - len(rows)
 	return p.Subset(rows), rows, nil
 }
 
@@ -68,12 +86,15 @@ func (r *reconstructed) keepRows(ctx context.Context, b *rowio.Batch) error {
 	return nil
 }
 
-// count adds who was left out to the rows that the filter left out.
-func (r *reconstructed) count(filtered *int, warn func(format string, args ...any)) {
-	if r != nil {
-		*filtered += r.leftOut
-		warnLeftOut(r.leftOut, r.path, warn)
+// count adds who was left out to the rows that the filter left out or that cannot be read. It is an error if nobody has
+// a number.
+func (r *reconstructed) count(p *task.People, warn func(format string, args ...any)) error {
+	p.Filtered, p.Failed, p.Problems = p.Filtered+r.leftOut, p.Failed+len(r.without), append(p.Problems, r.without...)
+	warnLeftOut(r.leftOut, r.path, warn)
+	if r.kept+r.leftOut == 0 && r.without != nil {
+		return &promise.NoNumber{Line: r.without[0].Line}
 	}
+	return nil
 }
 
 func warnLeftOut(n int, path string, warn func(format string, args ...any)) {
@@ -84,7 +105,7 @@ func warnLeftOut(n int, path string, warn func(format string, args ...any)) {
 }
 
 func (r *reconstructed) close() error {
-	if r == nil {
+	if r.again == nil {
 		return nil
 	}
 	return r.again.Close()

@@ -237,6 +237,25 @@ func TestUnusableModels(t *testing.T) {
 		w := g.Inits[1]
 		w.Raw = slices.Repeat([]byte{0, 0, 0xc0, 0x7f}, w.Len())
 	})
+	some := write("some.onnx", func(g *graph.Graph) { // no number for who has the least savings
+		b, row := graph.NewBuilder(g, "n."), make([]float32, 20)
+		row[4] = 1
+		root := b.Op("Sqrt", []string{b.Op("Gemm", []string{
+			"x", b.Const(graph.FromFloats("w", row, 20, 1)), b.Const(graph.FromFloats("c", []float32{.98}, 1)),
+		})})
+		last := g.Nodes[4]
+		last.Outputs[0] = "z"
+		nothing := b.Op("Mul", []string{root, b.Const(graph.FromFloats("k", []float32{0}, 1))})
+		g.Nodes = append(g.Nodes, &graph.Node{Op: "Add", Inputs: []string{"z", nothing}, Outputs: []string{"logits"}})
+	})
+	rows := filepath.Join(dir, "rows.json")
+	must.Do(t, os.WriteFile(rows, []byte("[171, 173, 174, 175, 176, 177, 178, 179]"), 0o600))
+	for _, args := range [][]string{{"recourse", some}, {"eval", some, loans("model.onnx")}} {
+		_, says, err := call(t.Context(), append(args, "-d", loans("test.csv"), "-t", loans("task.yaml"), "--rows", rows)...)
+		must.Do(t, err)
+		must.Has(t, says, "1 of 1000 rows could not be read and are left out")
+		must.Has(t, says, "line 178: the model gives no number (NaN)")
+	}
 	steps := write("steps.onnx", func(g *graph.Graph) { g.Nodes[1].Op = "Round" })
 	elsewhere := write("elsewhere.onnx", func(g *graph.Graph) {
 		t := g.Inits[0]                                               // TensorProto.external_data and data_location

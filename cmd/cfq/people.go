@@ -140,10 +140,12 @@ func (x *issued) actions(
 }
 
 func (d *evaluation) warnPeople() error {
+	if err := d.decoded.count(d.total, d.warn); err != nil {
+		return err
+	}
 	if d.f.data != "" {
 		warnRows(d.e, d.f.data, d.total)
 	}
-	d.decoded.count(&d.total.Filtered, d.warn)
 	if x := d.promise; x != nil {
 		if err := warnPromises(d.e, d.f.promises, x.File); err != nil {
 			return err

@@ -114,7 +114,7 @@ type recourseJob struct {
 	fleet *ptq.Fleet   // nil without --robust
 	first *task.People // with --robust, the first batch
 
-	decoded *reconstructed // nil for a task without latent
+	decoded *reconstructed
 }
 
 type solved struct {
@@ -170,7 +170,9 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			return err
 		}
 		show(cli.People, 1, 1)
-		j.decoded.count(&people.Filtered, j.e.msg.Warn)
+		if err := j.decoded.count(people, j.e.msg.Warn); err != nil {
+			return err
+		}
 		s.Finish(people, time.Since(start))
 		if j.first != nil { // before the file appears, which it does not when the run is stopped
 			s.Robustness, err = j.fleet.Robustness(ctx, j.set.of(j.first), j.first, j.robust.models, robustSample,

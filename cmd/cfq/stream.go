@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,7 @@ type rowStream struct {
 	e        *env
 	in       *rowio.Reader
 	out      *rowio.Writer
-	decoded  *reconstructed // nil for a task without latent
+	decoded  *reconstructed
 	reported int
 }
 
@@ -134,10 +135,13 @@ func (s *rowStream) answer(ctx context.Context, with rowAnswers) error {
 	if n.Unreadable > 0 {
 		s.e.msg.Warn("stdin: %d of %s could not be read", n.Unreadable, message.Count(n.Rows, "row"))
 	}
-	s.decoded.count(new(int), s.e.msg.Warn)
+	var left task.People
+	left.Total = n.Rows
+	none := s.decoded.count(&left, s.e.msg.Warn)
+	warnRows(s.e, "stdin", &left)
 	switch {
-	case failed != nil:
-		return failed
+	case cmp.Or(failed, none) != nil:
+		return cmp.Or(failed, none)
 	case err != nil && ctx.Err() == nil:
 		return dataError(fmt.Errorf("stdin: %w", err))
 	case err != nil:

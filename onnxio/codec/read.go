@@ -30,7 +30,14 @@ import (
 const maxSize = math.MaxInt32
 
 // FileError is why a file cannot be read as a model. It names the file and the place in it.
-type FileError struct{ Err error }
+type FileError struct {
+	Err     error
+	IsModel bool // it is decoded, and breaks a rule of ONNX
+}
+
+type ruleError struct{ error }
+
+func (e ruleError) Unwrap() error { return e.error }
 
 func (e *FileError) Error() string { return "read model: " + e.Err.Error() }
 
@@ -41,7 +48,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 func ReadFile(path string) (_ *graph.Model, err error) {
 	defer func() {
 		if err != nil {
-			err = &FileError{err}
+			err = &FileError{err, errors.As(err, new(ruleError))}
 		}
 	}()
 	info, err := os.Stat(path)
@@ -90,7 +97,7 @@ func Read(data []byte, dir string) (*graph.Model, error) {
 	c.model(m, &p)
 	c.check(m)
 	if err := c.err(); err != nil {
-		return nil, err
+		return nil, ruleError{err}
 	}
 	return m, nil
 }
