@@ -77,7 +77,7 @@ func attentiveLoans(tk *task.Task) *graph.Model {
 func TestQuantizeNetworks(t *testing.T) {
 	t.Parallel()
 	_, tk, people := loans(t, "train.csv")
-	people = few(people, 80)
+	people = few(people, 40)
 	conv, tokens := convolutionalLoans(tk), attentiveLoans(tk)
 	balance(t, conv, tk, people)
 	balance(t, tokens, tk, people)

@@ -22,7 +22,7 @@ import (
 func TestQuantize(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 50)
+	people = few(people, 25)
 	kinds := []string{scalesPerTensor, scalesPerChannel}
 	for i, method := range Methods() {
 		for k, name := range append(choiceNames(keyOf(t, "allocate.rule").Choices), "") {
@@ -203,7 +203,7 @@ func keyOf(t *testing.T, name string) Key {
 func TestChoices(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 40)
+	people = few(people, 20)
 	std, err := findMethod("cf-ptq")
 	must.Do(t, err)
 	var usual *Result // by the choices that are made anyway
@@ -328,7 +328,7 @@ func TestBudgetOfOperations(t *testing.T) {
 func TestRefinedInFloat(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 100)
+	people = few(people, 50)
 	r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=3"))
 	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
 		t.Errorf("refinement: %+v", o)
@@ -349,7 +349,7 @@ func TestRefinedInFloat(t *testing.T) {
 func TestRefinedBySteps(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 120)
+	people = few(people, 60)
 	quantize := func(workers int) *Result {
 		return quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=2"), Run{Workers: workers})
 	}

@@ -172,12 +172,12 @@ func TestGap(t *testing.T) {
 		m := must.Get(onnxio.Load(t.Context(), realdata.Dir(t, "models", c.data, c.model), ort.Options{}))(t)
 		f := must.Get(taskmodel.Open(m, in, 2))(t)
 		t.Cleanup(func() { _ = f.Close() })
-		x := refused(t, f, people, 60)
+		x := refused(t, f, people, 30)
 		for _, norm := range []string{task.L1, task.L2} {
 			in.Cost.Norm = norm
 			for _, margin := range []float64{0, 0.1} {
 				gaps := gapOf(t, f, in, x, margin)
-				if mean := stat.Mean(gaps, nil); len(gaps) < 35 || mean > c.limit {
+				if mean := stat.Mean(gaps, nil); len(gaps) < 17 || mean > c.limit {
 					t.Errorf("%s/%s, %s, margin %g: mean gap %g of %d people", c.data, c.model, norm, margin, mean, len(gaps))
 				}
 			}

@@ -49,7 +49,7 @@ func TestDeployments(t *testing.T) {
 		recipes = append(recipes, mustRecipe("ptq"))
 	}
 	for _, o := range recipes {
-		a, people := calibratedLoans(t, 60, o, 1)
+		a, people := calibratedLoans(t, 30, o, 1)
 		nominal := must.Get(a.quantize(ctx, 4))(t)
 		other := vary
 		other.Seed = 2
@@ -72,7 +72,7 @@ func TestDeployments(t *testing.T) {
 			}
 			must.Same(must.In(t, o.Method, k), nominal.Plan.Input, plan.Input)
 		}
-		two, _ := calibratedLoans(t, 60, o, 2)
+		two, _ := calibratedLoans(t, 30, o, 2)
 		if again, _ := drawnOf(t, two, vary, 300, 1); !bytes.Equal(again, files[1]) {
 			t.Errorf("%s: a deployment is another with two workers, or depends on those before", o.Method)
 		}

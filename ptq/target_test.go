@@ -204,7 +204,7 @@ func TestSmallest(t *testing.T) {
 func TestSmallestFails(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 90)
+	people = few(people, 80)
 	ctx := context.Background()
 	// Two-bit activations break far more than two fifths; the best is kept.
 	r, err := Smallest(ctx, loaded(t, m), tk, people, mustRecipe("ptq", "write.act-bits=2",
@@ -224,7 +224,7 @@ func TestSmallestFails(t *testing.T) {
 		t.Errorf("too few people: %v", err)
 	}
 	all := mustRecipe(CFPTQ, "target.vd=0.4", "target.holdout=0.999999999")
-	must.Fail(t, must.Err(Smallest(ctx, loaded(t, m), tk, people, all, Run{})), "90 people are held out")
+	must.Fail(t, must.Err(Smallest(ctx, loaded(t, m), tk, people, all, Run{})), "80 people are held out")
 	must.Fail(t, must.Err(Smallest(ctx, loaded(t, m), tk, people, mustRecipe(CFPTQ), Run{})), "")
 	for setting, want := range map[string]string{
 		"target.vd=0":           `invalid value "0" for target.vd`,
