@@ -182,8 +182,8 @@ func TestComparisonOfIdenticalModels(t *testing.T) {
 func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 	t.Parallel()
 	good := madeUp(t, 1000, 4, 1, quality{noise: 0.1})
-	noisy := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good, madeUp(t, 1000, 4, 2, quality{noise: 0.2}))
-	shifted := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good,
+	noisy := comparison(t, ComparisonOptions{alone: true, Draws: 100}, good, madeUp(t, 1000, 4, 2, quality{noise: 0.2}))
+	shifted := comparison(t, ComparisonOptions{alone: true, Draws: 100}, good,
 		madeUp(t, 1000, 4, 2, quality{noise: 0.1, shift: 0.15, dearer: -0.2}))
 	for _, w := range []struct {
 		c      *Comparison
@@ -218,13 +218,13 @@ func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 			t.Errorf("%s: interval %+v", w.metric, cell.Delta)
 		}
 	}
-	unlucky := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good,
+	unlucky := comparison(t, ComparisonOptions{alone: true, Draws: 100}, good,
 		madeUp(t, 1000, 4, 2, quality{noise: 0.1, unlucky: 0.05}))
 	for metric, want := range map[string]Call{"lost_recourse": WorseThan, "rfrr": Differs} {
 		must.Same(t, want, cellsOf(unlucky, metric)[1].Call)
 	}
 	// Turned round, the calls are the opposite ones.
-	back := comparison(t, ComparisonOptions{alone: true, Draws: 200}, noisy.Results[1], noisy.Results[0])
+	back := comparison(t, ComparisonOptions{alone: true, Draws: 100}, noisy.Results[1], noisy.Results[0])
 	opposite := map[Call]Call{BetterThan: WorseThan, WorseThan: BetterThan, Alike: Alike, Differs: Differs}
 	for i, r := range noisy.Rows {
 		a, b := r.Cells[1], back.Rows[i].Cells[1]

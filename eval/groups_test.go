@@ -243,7 +243,7 @@ func TestGroupErrors(t *testing.T) {
 // says, by shares and by medians; and a group that is worse is found.
 func TestWorstGroupIsPaidFor(t *testing.T) {
 	t.Parallel()
-	draws := times(10, 4000)
+	draws := times(6, 4000)
 	rng := rand.New(rand.NewPCG(12, 3))
 	are := []int{200, 120, 90, 60, 50, 40, 35}
 	for _, worse := range []float64{0, 0.25} {

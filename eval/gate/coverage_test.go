@@ -153,7 +153,7 @@ func falsePasses(t *testing.T, n, runs int) map[string]float64 {
 
 func TestEstimateErrorRates(t *testing.T) {
 	t.Parallel()
-	const runs = 80
+	const runs = 40
 	checkFalsePasses(t, falsePasses(t, 30, runs), 4*math.Sqrt(0.05*0.95/runs))
 }
 

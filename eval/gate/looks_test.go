@@ -40,8 +40,8 @@ func chase(g *Gate, rng *rand.Rand, looks int, fresh bool) bool {
 func TestLooksKeepTheLevel(t *testing.T) {
 	t.Parallel()
 	n, most := draws()
-	n /= 4
-	most = 0.05 + 2*(most-0.05)
+	n /= 9
+	most = 0.05 + 3*(most-0.05)
 	for _, fresh := range []bool{false, true} {
 		for _, looks := range []int{2, 3, 10} {
 			rng := rand.New(rand.NewPCG(uint64(looks), 5))
