@@ -16,7 +16,7 @@ func TestExactJointLine(t *testing.T) {
 	t.Parallel()
 	for _, norm := range []string{task.L1, task.L2} {
 		both, open := 0, 0
-		for seed := range uint64(8) {
+		for seed := range repetitions(5, 8) {
 			rng := rand.New(rand.NewPCG(seed, 21))
 			fine := jointTask(rng, norm, 2+int(seed%2))
 			free := *fine

@@ -123,7 +123,7 @@ func TestExactJoint(t *testing.T) {
 	for _, norm := range []string{task.L1, task.L2, task.Mixed} {
 		t.Run(norm, func(t *testing.T) {
 			found, none := 0, 0
-			for seed := range repetitions(4, 8) {
+			for seed := range repetitions(3, 8) {
 				rng := rand.New(rand.NewPCG(seed, 9))
 				tk := jointTask(rng, norm, 1+int(seed%4))
 				a := compile(t, tk)

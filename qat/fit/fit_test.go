@@ -193,7 +193,7 @@ func TestRecourseObjectives(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	tk := numbersTask(t, 3)
-	p := people(500, 3, func(rng *rand.Rand, x []float32) bool {
+	p := people(300, 3, func(rng *rand.Rand, x []float32) bool {
 		return float64(x[0]+x[1]*x[2])+rng.NormFloat64() > 0.5
 	})
 	set := must.Get(constraint.Compile(tk))(t)
@@ -208,7 +208,7 @@ func TestRecourseObjectives(t *testing.T) {
 		f := must.Get(train(ctx, tk, p, Options{
 			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Teacher: teacher,
 			Train: qat.Spec{
-				Objective: objective, Optimizer: qat.Optimizer{Steps: 640, LearningRate: 0.01},
+				Objective: objective, Optimizer: qat.Optimizer{Steps: 320, LearningRate: 0.02},
 				Weights: qat.Weights{"eta": eta, "beta": beta, "gamma": 0.5},
 			},
 		}))(t)

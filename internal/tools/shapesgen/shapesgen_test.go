@@ -132,14 +132,14 @@ func TestImage(t *testing.T) {
 // the table has attributes, too, and move among those that the task allows.
 func TestAttributesCanBeLearned(t *testing.T) {
 	t.Parallel()
-	path, tk, p := generated(t, 800, 1)
+	path, tk, p := generated(t, 400, 1)
 	a, err := fit.ParseArch("autoencoder:64,8")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, err := fit.Train(context.Background(), tk, p, fit.Options{
 		Arch: a, Attributes: names(), Engine: orttest.Need(t),
-		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 320, LearningRate: 0.01, Batch: 64}},
+		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 220, LearningRate: 0.02, Batch: 64}},
 	})
 	if err != nil {
 		t.Fatal(err)
