@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -113,7 +112,7 @@ func attacks() []attack {
 }
 
 func TestAttacksLong(t *testing.T) {
-	if os.Getenv("CFQ_LONG") != "1" {
+	if !long() {
 		t.Skip("make long runs the attacks: they take minutes")
 	}
 	w := attackFiles(t)

@@ -87,6 +87,9 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// long reports whether tests may take minutes.
+func long() bool { return os.Getenv("CFQ_LONG") == "1" }
+
 func runCfq(ts *testscript.TestScript, neg bool, args []string) {
 	if err := ts.Exec("cfq", args...); (err != nil) != neg {
 		ts.Fatalf("cfq: %v", err)

@@ -74,6 +74,9 @@ func TestHeads(t *testing.T) {
 		t.Fatal("no promise breaks: nothing can be compared")
 	}
 	for name, build := range otherHeads() {
+		if (name == "tanh" || name == "softmax") && !long() {
+			continue
+		}
 		g := must.Get(codec.ReadFile(original))(t)
 		b := graph.NewBuilder(g.Graph, "head.")
 		g.Graph.Outputs = []graph.Value{{Name: build(b, g.Graph.Outputs[0].Name), DType: graph.Float}}

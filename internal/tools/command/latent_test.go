@@ -86,7 +86,7 @@ latent: {encoder: encoder.onnx, decoder: decoder.onnx, `
 func TestLatent(t *testing.T) {
 	w := newWorkdir(t, "CFQ_LOOKS_FILE=none", "CFQ_SET=refine.rounds=0", "CFQ_MARGINS=0.1")
 	dir, call := w.dir, w.call
-	brightImages(t, dir, 300, false)
+	brightImages(t, dir, 200, false)
 	latentFiles(t, dir)
 	w.put("task.yaml", []byte(latentTask+"size: 2, bounds: [-3, 3], radius: 2, pixels: 30}\n"))
 	w.put("rows.json", []byte("[1,2,3,5,7,11,13,17,19,23,29,31,37,41,43,47,53,59,61,67,71,73,79,83]"))

@@ -3,7 +3,6 @@ package command
 import (
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -243,7 +242,7 @@ func TestOtherToolsFiles(t *testing.T) {
 	w.put("test.csv", firstLoans(t, "test.csv", 200))
 	people := []string{"-d", "test.csv", "-t", loans("task.yaml"), "--sample", "10"}
 	have, forms := map[string]counted{}, otherForms()
-	if os.Getenv("CFQ_LONG") != "1" { // one of each kind
+	if !long() { // one of each kind
 		few := []string{"ort-qdq", "ort-qoperator", "ort-dynamic", "ort-nbits-4", "nncf-weights-int4"}
 		maps.DeleteFunc(forms, func(name string, _ form) bool { return !slices.Contains(few, name) })
 	}

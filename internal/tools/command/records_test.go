@@ -337,7 +337,7 @@ func (w *workdir) writeReports() {
 	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "good.onnx", "-q")
 	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "bad.onnx", "-q", "--method", "ptq",
 		"--budget", "3", "--force")
-	people := []string{"-d", "test.csv", "-t", "task.yaml", "-q", "--margins", "0.1", "--sample", "25"}
+	people := []string{"-d", "test.csv", "-t", "task.yaml", "-q", "--margins", "0.1", "--sample", "15"}
 	w.call(0, slices.Concat([]string{"eval", "model.onnx", "bad.onnx"}, people, []string{
 		"--by", "sex", "--stress", "tightness", "--perturbation", "0.01", "--latency",
 		"--records", "eval.parquet", "--report", "json:eval.json", "--report", "html:eval.html",
