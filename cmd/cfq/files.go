@@ -117,15 +117,6 @@ func says(o *ptq.Obstacle) string {
 	return o.Error() + "; " + o.Instead
 }
 
-func readTask(ctx context.Context, e *env, path string) (*task.Task, error) {
-	t, open, err := openTask(ctx, e, path)
-	if len(open) > 0 {
-		e.msg.Warn("task %s leaves %s open, so that people may be read wrongly: answer them in the file, `cfq task check` "+
-			"lists them; line %d: %s", path, message.Count(len(open), "question"), open[0].Line, open[0].Text)
-	}
-	return t, err
-}
-
 // openTask reads a task file and the models that it names; open are questions of its draft without an answer.
 func openTask(ctx context.Context, e *env, path string) (t *task.Task, open []draft.Question, err error) {
 	if t, err = loadTask(path); err != nil {

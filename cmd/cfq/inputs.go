@@ -15,6 +15,7 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/lists"
+	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
@@ -23,6 +24,7 @@ import (
 	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
 	"cfq/task"
+	"cfq/task/draft"
 )
 
 const (
@@ -86,8 +88,13 @@ func (f *peopleFlags) openFiles(ctx context.Context, e *env, models []string, pe
 	err error,
 ) {
 	in := &opened{}
-	if in.task, err = readTask(ctx, e, f.task); err != nil {
+	var open []draft.Question
+	if in.task, open, err = openTask(ctx, e, f.task); err != nil {
 		return nil, err
+	}
+	if len(open) > 0 {
+		e.msg.Warn("task %s leaves %s open, so that people may be read wrongly: answer them in the file, `cfq task check` "+
+			"lists them; line %d: %s", f.task, message.Count(len(open), "question"), open[0].Line, open[0].Text)
 	}
 	if in.allowed, err = actionSet(f.task, f.overrides, in.task); err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func start(args []string, stdout, stderr io.Writer) int {
 	msg.Done()
 	code := cli.Code(err)
 	switch code {
-	case cli.Passed, cli.Closed:
+	case cli.Passed:
 	case cli.Interrupted:
 		msg.Error(errors.New("interrupted"))
 	default:

@@ -311,15 +311,7 @@ type widthTable struct {
 	Mixed, Scored bool // rows of different widths; a plan has no scores
 	Widths        []int
 	Layers        []layerWidths
-}
-
-// Last is the column of the kernel, behind those of numbers.
-func (t *widthTable) Last() int {
-	last := len(t.Widths) + len([]string{"layer", "weights", "bits", "scales"})
-	if t.Scored {
-		last++
-	}
-	return last
+	Last          int // column, that of the kernel
 }
 
 type layerWidths struct {
@@ -347,6 +339,9 @@ func layerTable(r *ptq.Result) *widthTable {
 	}
 	slices.Sort(table.Widths)
 	table.Widths = slices.Compact(table.Widths)
+	if table.Last = len(table.Widths) + len([]string{"layer", "weights", "bits", "scales"}); table.Scored {
+		table.Last++
+	}
 	return table
 }
 

@@ -3,13 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"cfq/internal/cli"
 	"cfq/internal/lists"
@@ -59,86 +56,73 @@ const (
 
 const maxReported = 1000
 
+// rowAnswers answer the rows of a stream behind the cells that are kept, in columns of their own: people those of each
+// person, other those of rows with a status instead.
+type rowAnswers struct {
+	columns []string
+	people  func(p *task.People) ([][]any, error)
+	other   func(status string) []any
+}
+
 type rowStream struct {
+	*rowAnswers
 	e        *env
-	in       *rowio.Reader
 	out      *rowio.Writer
-	decoded  *reconstructed
 	reported int
 }
 
-// openStdin reads the head of stdin. It waits for it no longer than ctx lasts.
-func openStdin(ctx context.Context, t *task.Task, o rowio.Options) (*rowio.Reader, error) {
-	type opened struct {
-		in  *rowio.Reader
-		err error
-	}
-	done := make(chan opened, 1)
+// answer answers the rows on stdin by what begin returns for the names of the columns that are kept, and for nobody
+// with the columns that people have. It waits for the first row no longer than ctx lasts.
+func (f *streamFlags) answer(ctx context.Context, e *env, t *task.Task, decoded *reconstructed,
+	begin func(kept []string, like *task.People) (*rowAnswers, error),
+) error {
+	var in *rowio.Reader
+	var err error
+	opened := make(chan bool)
 	go func() {
-		in, err := rowio.Open(os.Stdin, t, o)
-		done <- opened{in, err}
+		in, err = rowio.Open(os.Stdin, t, rowio.Options{Format: f.format, Columns: f.columns, Keep: f.keep, Hash: f.hash})
+		close(opened)
 	}()
 	select {
-	case x := <-done:
-		return x.in, x.err
+	case <-opened:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-}
-
-func (f *streamFlags) open(
-	ctx context.Context, e *env, t *task.Task,
-	answers func(kept []string, like *task.People) ([]string, error),
-) (*rowStream, error) {
-	o := rowio.Options{Format: f.format, Columns: f.columns, Keep: f.keep, Hash: f.hash}
-	in, err := openStdin(ctx, t, o)
 	if err != nil {
-		err = fmt.Errorf("stdin: %w", err)
+		hint := ""
 		if f.columns == nil {
-			return nil, cli.Wrap(err,
-				"the first row names the columns; --columns age,income names those of rows without a header")
+			hint = "the first row names the columns; --columns age,income names those of rows without a header"
 		}
-		return nil, cli.WithCode(err, cli.Unusable)
+		return cli.Usagef(hint, "stdin: %w", err)
 	}
 	kept := in.Kept()
-	own, err := answers(kept, in.Like())
-	if err != nil {
-		return nil, err
+	s := &rowStream{e: e}
+	if s.rowAnswers, err = begin(kept, in.Like()); err != nil {
+		return err
 	}
-	for _, name := range own {
+	for _, name := range s.columns {
 		if slices.Contains(kept, name) {
-			return nil, cli.Usagef("give the column another name where the rows come from",
-				"column %s is kept, and the answers have one of that name",
-				message.Quote(name))
+			return cli.Usagef("give the column another name where the rows come from",
+				"column %s is kept, and the answers have one of that name", message.Quote(name))
 		}
 	}
-	s := &rowStream{e: e, in: in}
-	s.out, err = rowio.NewWriter(e.stdout, f.format, slices.Concat(kept, own), f.columns == nil)
-	return s, written(err)
-}
-
-// rowAnswers answer rows behind the cells that are kept: people those of each person, other those of rows with a status
-// instead.
-type rowAnswers struct {
-	people func(p *task.People) ([][]any, error)
-	other  func(status string) []any
-}
-
-func (s *rowStream) answer(ctx context.Context, with rowAnswers) error {
+	s.out, err = rowio.NewWriter(e.stdout, f.format, slices.Concat(kept, s.columns), f.columns == nil)
+	if err != nil {
+		return err
+	}
 	var failed error // of what was done with the rows, not of reading them
-	n, err := s.in.Each(ctx, func(b *rowio.Batch) error {
-		if failed = s.decoded.keepRows(ctx, b); failed == nil {
-			failed = s.batch(b, with)
+	n, err := in.Each(ctx, func(b *rowio.Batch) error {
+		if failed = decoded.keepRows(ctx, b); failed == nil {
+			failed = s.batch(b)
 		}
 		return failed
 	})
 	if n.Unreadable > 0 {
-		s.e.msg.Warn("stdin: %d of %s could not be read", n.Unreadable, message.Count(n.Rows, "row"))
+		e.msg.Warn("stdin: %d of %s could not be read", n.Unreadable, message.Count(n.Rows, "row"))
 	}
-	var left task.People
-	left.Total = n.Rows
-	none := s.decoded.count(&left, s.e.msg.Warn)
-	warnRows(s.e, "stdin", &left)
+	left := task.People{Reading: task.Reading{Total: n.Rows}}
+	none := decoded.count(&left, e.msg.Warn)
+	warnRows(e, "stdin", &left)
 	switch {
 	case cmp.Or(failed, none) != nil:
 		return cmp.Or(failed, none)
@@ -147,13 +131,13 @@ func (s *rowStream) answer(ctx context.Context, with rowAnswers) error {
 	case err != nil:
 		return err
 	}
-	return written(s.out.Close())
+	return s.out.Close()
 }
 
-func (s *rowStream) batch(b *rowio.Batch, with rowAnswers) (err error) {
+func (s *rowStream) batch(b *rowio.Batch) (err error) {
 	var answers [][]any
 	if b.People.N > 0 {
-		if answers, err = with.people(b.People); err != nil {
+		if answers, err = s.people(b.People); err != nil {
 			return err
 		}
 	}
@@ -165,15 +149,15 @@ func (s *rowStream) batch(b *rowio.Batch, with rowAnswers) (err error) {
 			cells = answers[row.Person]
 		case row.Problem != nil:
 			s.report(row.Problem)
-			cells = with.other(unreadable)
+			cells = s.other(unreadable)
 		default:
-			cells = with.other(filtered)
+			cells = s.other(filtered)
 		}
 		if err := s.out.Write(slices.Concat(row.Kept, cells)); err != nil {
-			return written(err)
+			return err
 		}
 	}
-	return written(s.out.Flush())
+	return s.out.Flush()
 }
 
 func (s *rowStream) report(p *task.Problem) {
@@ -185,54 +169,33 @@ func (s *rowStream) report(p *task.Problem) {
 	}
 }
 
-func written(err error) error {
-	if errors.Is(err, syscall.EPIPE) {
-		return cli.WithCode(err, cli.Closed)
-	}
-	return err
-}
-
-// keepPipe has writes to a pipe that nobody reads return an error, instead of ending the process in the middle of
-// something.
-func keepPipe() (restore func()) {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGPIPE)
-	return func() { signal.Stop(c) }
-}
-
 func (j *recourseJob) answerStream(ctx context.Context) error {
-	defer keepPipe()()
-	var columns *promise.Columns
-	s, err := j.stream.open(ctx, j.e, j.t, func(kept []string, _ *task.People) ([]string, error) {
-		columns = promise.NewColumns(j.t, kept...)
-		return columns.Names(), nil
-	})
-	if err != nil {
-		return err
-	}
-	s.decoded = j.decoded
-	people := func(p *task.People) ([][]any, error) {
-		answers, err := j.answers(ctx, p, j.set.of(p), func(int) {})
-		if err != nil {
-			return nil, err
-		}
-		rows := make([][]any, len(answers))
-		var fields []string
-		for i := range answers {
-			if fields, err = columns.Fields(fields[:0], answers[i].Line); err != nil {
+	return j.stream.answer(ctx, j.e, j.t, j.decoded, func(kept []string, _ *task.People) (*rowAnswers, error) {
+		columns := promise.NewColumns(j.t, kept...)
+		people := func(p *task.People) ([][]any, error) {
+			answers, err := j.answers(ctx, p, j.set.of(p), func(int) {})
+			if err != nil {
 				return nil, err
 			}
-			for _, f := range fields {
-				var cell any // nothing, where the field is empty
-				if f != "" {
-					cell = f
+			rows := make([][]any, len(answers))
+			var fields []string
+			for i := range answers {
+				if fields, err = columns.Fields(fields[:0], answers[i].Line); err != nil {
+					return nil, err
 				}
-				rows[i] = append(rows[i], cell)
+				for _, f := range fields {
+					var cell any // nothing, where the field is empty
+					if f != "" {
+						cell = f
+					}
+					rows[i] = append(rows[i], cell)
+				}
 			}
+			return rows, nil
 		}
-		return rows, nil
-	}
-	return s.answer(ctx, rowAnswers{people, func(status string) []any {
-		return append([]any{status}, make([]any, len(columns.Names())-1)...)
-	}})
+		names := columns.Names()
+		return &rowAnswers{names, people, func(status string) []any {
+			return append([]any{status}, make([]any, len(names)-1)...)
+		}}, nil
+	})
 }

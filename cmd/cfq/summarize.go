@@ -32,40 +32,9 @@ func (f *summarizeFlags) run(ctx context.Context, e *env, args []string) error {
 	return evaluate(ctx, e, &f.evaluationFlags, args[:2], report.EvaluationViews(), work)
 }
 
-type recordStream struct {
-	*records.Table
-	id int // of the column of IDs, when rows keep it already; else -1
-}
-
-func (s *recordStream) own(cells []any) []any {
-	if s.id < 0 {
-		return cells
-	}
-	return slices.Delete(cells, s.id, s.id+1)
-}
-
-func (d *evaluation) recordStream(
-	ctx context.Context, o eval.Options, kept []string, like *task.People,
-) (s *recordStream, columns []string, err error) {
-	nobody := func(context.Context, func(*eval.Batch) error) error { return nil }
-	_, settings, err := eval.Measure(ctx, d.models[0], nil, nobody, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	s = &recordStream{id: -1}
-	if s.Table, err = records.NewTable(d.madeWith(&settings, like)); err != nil {
-		return nil, nil, err
-	}
-	columns = s.Names()
-	if d.task.Data.ID == records.ColID && slices.Contains(kept, records.ColID) {
-		s.id = slices.Index(columns, records.ColID)
-		columns = slices.Delete(columns, s.id, s.id+1)
-	}
-	return s, columns, nil
-}
-
+// answerStream answers the rows on stdin with the records of the people in them. An ID that rows keep already is no
+// column of its own.
 func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins []float64) (err error) {
-	defer keepPipe()()
 	o := d.options()
 	o.Margins, o.Progress = margins, nil
 	f.hash = true
@@ -74,39 +43,46 @@ func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins [
 		return err
 	}
 	defer func() { err = errors.Join(err, decoded.close()) }()
-	var table *recordStream
-	s, err := f.open(ctx, d.e, d.task, func(kept []string, like *task.People) (columns []string, err error) {
+	return f.answer(ctx, d.e, d.task, decoded, func(kept []string, like *task.People) (*rowAnswers, error) {
 		for _, w := range like.Warnings { // such as of outcomes that the rows do not have
 			d.e.msg.Warn("stdin: %s", w)
 		}
-		table, columns, err = d.recordStream(ctx, o, kept, like)
-		return columns, err
-	})
-	if err != nil {
-		return err
-	}
-	s.decoded = decoded
-	people := func(p *task.People) (rows [][]any, err error) {
-		o := o
-		o.OnRecords = func(_ *eval.Batch, _ *eval.Settings, list []eval.Record) error {
-			for i := range list {
-				list[i].Row, list[i].Line = 0, 0 // which depend on what else is in the stream
-				rows = append(rows, slices.Clone(table.own(table.Row(&list[i]))))
+		nobody := func(context.Context, func(*eval.Batch) error) error { return nil }
+		_, settings, err := eval.Measure(ctx, d.models[0], nil, nobody, o)
+		if err != nil {
+			return nil, err
+		}
+		table, err := records.NewTable(d.madeWith(&settings, like))
+		if err != nil {
+			return nil, err
+		}
+		columns, own := table.Names(), func(cells []any) []any { return cells }
+		if id := slices.Index(columns, records.ColID); d.task.Data.ID == records.ColID && slices.Contains(kept, columns[id]) {
+			columns = slices.Delete(columns, id, id+1)
+			own = func(cells []any) []any { return slices.Delete(cells, id, id+1) }
+		}
+		people := func(p *task.People) (rows [][]any, err error) {
+			o := o
+			o.OnRecords = func(_ *eval.Batch, _ *eval.Settings, list []eval.Record) error {
+				for i := range list {
+					list[i].Row, list[i].Line = 0, 0 // which depend on what else is in the stream
+					rows = append(rows, slices.Clone(own(table.Row(&list[i]))))
+				}
+				return nil
 			}
-			return nil
+			b := &eval.Batch{People: p, Set: d.allowed.set.Select(make([]int, p.N))}
+			all, _, err := eval.Measure(ctx, d.models[0], []recourse.Model{d.quantized(1, o)}, b.Source(), o)
+			for _, x := range all {
+				err = errors.Join(err, x.Close())
+			}
+			return rows, err
 		}
-		b := &eval.Batch{People: p, Set: d.allowed.set.Select(make([]int, p.N))}
-		all, _, err := eval.Measure(ctx, d.models[0], []recourse.Model{d.quantized(1, o)}, b.Source(), o)
-		for _, x := range all {
-			err = errors.Join(err, x.Close())
-		}
-		return rows, err
-	}
-	return s.answer(ctx, rowAnswers{people, func(status string) []any {
-		why := records.Unreadable
-		if status == filtered {
-			why = records.Filtered
-		}
-		return table.own(table.Count(why, 1))
-	}})
+		return &rowAnswers{columns, people, func(status string) []any {
+			why := records.Unreadable
+			if status == filtered {
+				why = records.Filtered
+			}
+			return own(table.Count(why, 1))
+		}}, nil
+	})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	_ "embed" // the sentences
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -31,12 +30,10 @@ type textView struct {
 func newTextView(w io.Writer) *textView {
 	v := &textView{Writer: w}
 	v.Templates = message.NewTemplates(sentences, template.FuncMap{
-		"columns":    func(indent string) string { return block{Kind: "columns", First: indent}.mark() },
-		"numbers":    func(indent string, left ...int) string { return block{"numbers", indent, "", left}.mark() },
-		"paragraphs": func(first, rest string) string { return block{"paragraphs", first, rest, nil}.mark() },
-		"lines":      func() string { return block{}.mark() },
-		"blank":      func() string { return block{Kind: "blank"}.mark() },
-		"behind":     func() string { return noteMark },
+		"begin": func(words ...any) string {
+			return strings.Join(lists.Map(words, func(word any) string { return blockMark + fmt.Sprint(word) }), "")
+		},
+		"behind": func() string { return noteMark },
 
 		"shortName": func(s string) string { return message.Tail(message.OneLine(s), 16) },
 		"rowsUsed":  rowsUsed, "shorten": shorten, "split": strings.Split, "sqrt": math.Sqrt,
@@ -50,41 +47,33 @@ func newTextView(w io.Writer) *textView {
 	return v
 }
 
-// block says what the lines of a page behind its mark are, up to the next one: paragraphs or, with an indent, the rows
-// of a grid of columns or of numbers; else they stand as they are, behind a blank line or not.
-type block struct {
-	Kind, First, Rest string
-	Left              []int // columns of text in a grid of numbers
-}
-
-// What no text of a file contains: the beginning of a line that is the mark of a block, and of what stands behind a row
-// of a grid without a column.
+// What no text of a file contains: the mark in front of each word of a line that begins a block, and in front of what
+// stands behind a row of a grid without a column.
 const blockMark, noteMark = "\x00", "\x01"
 
-func (b block) mark() string {
-	text, _ := json.Marshal(b) // texts and numbers
-	return blockMark + string(text)
-}
-
-// page writes a template: its lines, in blocks.
+// page writes a template: its lines, in blocks. The words that begin a block say what its lines are: paragraphs, with
+// what stands before the first line and before the others of each; columns of text, with their indent; numbers, with
+// the indent and which columns are of text; lines, as they are, and blank, the same behind a blank line.
 func (v *textView) page(name string, data any) {
-	var now block
+	words := []string{"lines"}
 	var grid *message.Grid
-	for _, line := range append(v.Lines(name, data), block{}.mark()) {
+	for _, line := range append(v.Lines(name, data), blockMark+"lines") {
 		text, begins := strings.CutPrefix(line, blockMark)
 		switch {
 		case begins:
 			if grid != nil {
-				grid.Write(v, now.First)
+				grid.Write(v, words[1])
 			}
-			now, grid = block{}, nil
-			_ = json.Unmarshal([]byte(text), &now) // which mark has made
-			switch now.Kind {
+			words, grid = strings.Split(text, blockMark), nil
+			switch words[0] {
 			case "columns":
 				grid = message.NewLines()
 			case "numbers":
 				grid = &message.Grid{Left: map[int]bool{}}
-				lists.Mark(grid.Left, now.Left...)
+				for _, column := range words[2:] {
+					at, _ := strconv.Atoi(column) // of a template
+					grid.Left[at] = true
+				}
 			case "blank":
 				fmt.Fprintln(v)
 			}
@@ -92,8 +81,8 @@ func (v *textView) page(name string, data any) {
 			row, note, _ := strings.Cut(line, noteMark)
 			grid.Add(strings.Split(row, "\t")...)
 			grid.Note(note)
-		case now.Kind == "paragraphs":
-			first, rest := now.First, now.Rest
+		case words[0] == "paragraphs":
+			first, rest := words[1], words[2]
 			if label, text, ok := strings.Cut(line, "\t"); ok {
 				first, rest, line = label, strings.Repeat(" ", len(label)), text
 			}

@@ -21,7 +21,6 @@ const (
 	Fault        = 4   // the program is at fault
 	Inconclusive = 5   // too few people to say
 	Interrupted  = 130 // stopped by Ctrl-C
-	Closed       = 141 // the reader of stdout has gone; nothing is said of it
 )
 
 // Hints of mistakes that many places find. The printer puts the subcommand that was called for SUBCOMMAND.
