@@ -54,7 +54,7 @@ type Subgroup struct {
 	Feature string
 	Values  []string
 	Codes   []int32 // per person: index into Values, -1 when missing
-	Open    bool    // people who were not read yet may have further values, see Stream
+	Open    bool    // Values are in the order in which they occur, and people who were not read may have others
 }
 
 // Of is the value of a person, "" when it is missing.

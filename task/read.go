@@ -55,9 +55,6 @@ func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People
 	if o.Hash {
 		p.compare()
 	}
-	for i := len(p.Subgroups) - len(rd.cols.groups); i < len(p.Subgroups); i++ {
-		p.Subgroups[i].sort()
-	}
 	return p, nil
 }
 
@@ -582,10 +579,9 @@ func (s *sampleDraw) keep(p *People) { *p = *p.Subset(s.drawn) }
 // goroutine reads meanwhile.
 //
 // Row numbers, filters, problems, notes and warnings are those of Read. Codes of Data.Subgroups columns mean the same
-// in all batches, but their values stand in the order in which they first occur. The returned People have the counts,
-// problems, notes and warnings of the whole file, and no people: X and all that is listed per person is nil. An error
-// of each ends the reading and is returned as it is. ReadOptions.Most is not looked at, and there are no Hashes:
-// Equality makes them.
+// in all batches. The returned People have the counts, problems, notes and warnings of the whole file, and no people: X
+// and all that is listed per person is nil. An error of each ends the reading and is returned as it is.
+// ReadOptions.Most is not looked at, and there are no Hashes: Equality makes them.
 func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People,
 	error,
 ) {
@@ -715,17 +711,6 @@ func (r *Reading) noneRead() error {
 		lines = append(lines, fmt.Sprintf("and %d more", r.Failed-3))
 	}
 	return errors.New(strings.Join(lines, "\n  "))
-}
-
-func (s *Subgroup) sort() {
-	sorted := slices.Sorted(slices.Values(s.Values))
-	to := lists.Map(s.Values, func(v string) int32 { return int32(slices.Index(sorted, v)) })
-	for i, c := range s.Codes {
-		if c >= 0 {
-			s.Codes[i] = to[c]
-		}
-	}
-	s.Values, s.Open = sorted, false
 }
 
 // Bounds on what is kept of, and said about, the labels other than the favourable one.

@@ -98,7 +98,7 @@ features: [{name: a, kind: numeric}]`)
 		t.Error(d, all)
 	}
 	must.Same(t, []int{0, 2, 3, 4}, all.Rows)
-	race := Subgroup{Feature: "race", Values: []string{"b", "w"}, Codes: []int32{1, 0, -1, 1}}
+	race := Subgroup{Feature: "race", Values: []string{"w", "b"}, Codes: []int32{0, 1, -1, 0}, Open: true}
 	must.Same(t, []Subgroup{race}, all.Subgroups)
 	only := read(t, task, data, ReadOptions{Only: []int{3, 0}})
 	except := read(t, task, data, ReadOptions{Except: []int{3, 0}})

@@ -73,11 +73,8 @@ features:
 	}
 	must.Same(t, want, p.Problems)
 	groups := []Subgroup{
-		{Feature: "grade", Values: []string{"1", "C", "D"}, Codes: []int32{2, 0, 1, 1}},
-		{Feature: "savings", Values: []string{"1000", "2500", "<1000"}, Codes: []int32{2, 0, 1, 2}},
-	}
-	for i := range groups {
-		p.Subgroups[i].sort()
+		{Feature: "grade", Values: []string{"D", "C", "1"}, Codes: []int32{0, 2, 1, 1}},
+		{Feature: "savings", Values: []string{"<1000", "1000", "2500"}, Codes: []int32{0, 1, 2, 0}},
 	}
 	must.Same(t, groups, p.Subgroups)
 	encoded := read(t, task, "savings>=1000,grade>=1,grade>=C,savings>=2500\n1,0,1,0\n0,1,0,0\n1,0,0.5,0\n0,0,0,1\n",
