@@ -33,7 +33,7 @@ func OpenMap(ctx context.Context, g *graph.Model, o ort.Options) (*Map, error) {
 	}
 	m := &Map{Model: plain}
 	g = m.graph
-	if err := m.probe(ctx); err != nil {
+	if err := m.probe(ctx, func(*ort.Session) error { return nil }); err != nil {
 		return nil, err
 	}
 	if len(g.Graph.Outputs) != 1 {

@@ -202,7 +202,7 @@ func (m *Model) columns(value string) (int, error) {
 	return n, nil
 }
 
-func (m *Model) readHead(ctx context.Context, e logitPath) error {
+func (m *Model) readHead(ctx context.Context, s *ort.Session, e logitPath) error {
 	n, err := m.columns(e.logits)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (m *Model) readHead(ctx context.Context, e logitPath) error {
 	}
 	h.prob = h.raw
 	h.prob.odds = true
-	seen, err := m.sample(ctx, e.output, append([]string{e.output, e.logits}, m.candidates(e.output)...))
+	seen, err := m.sample(ctx, s, e.output, append([]string{e.output, e.logits}, m.candidates(e.output)...))
 	if err != nil {
 		return err
 	}
@@ -280,15 +280,23 @@ func (m *Model) candidates(output string) []string {
 	return out
 }
 
-func (m *Model) sample(ctx context.Context, output string, values []string) (map[string][][]float64, error) {
+// maxSampled bounds the numbers of all values of the rows that sample runs at once.
+const maxSampled = 1 << 23
+
+func (m *Model) sample(ctx context.Context, s *ort.Session, output string, values []string) (
+	map[string][][]float64, error,
+) {
 	values = slices.Compact(slices.Sorted(slices.Values(values)))
-	o := m.engine
-	o.Level = ort.Disabled
-	s, err := ort.OpenValues(m.graph, o, values...)
-	if err != nil {
-		return nil, err
+	rows, numbers := 16, 0
+	for v := range m.types {
+		if n, ok := m.PerRow(v); ok {
+			numbers += n
+		}
 	}
-	defer s.Close()
+	for rows > 1 && rows*numbers > maxSampled {
+		rows /= 2
+	}
+	rows = cmp.Or(m.fixed, rows)
 	seen := map[string][][]float64{}
 	r := rand.New(rand.NewPCG(14, 1))
 	kinds := []func() float32{
@@ -298,7 +306,6 @@ func (m *Model) sample(ctx context.Context, output string, values []string) (map
 		func() float32 { return float32(r.IntN(2)) },
 		func() float32 { return float32(r.NormFloat64() / 100) },
 	}
-	rows := cmp.Or(m.fixed, 16)
 	// run returns the rows' outputs, nil where one has none.
 	run := func(x []float32) ([][]float64, error) {
 		before := len(seen[output])
@@ -332,9 +339,9 @@ func (m *Model) sample(ctx context.Context, output string, values []string) (map
 		}
 	}
 	if known == len(seen[output]) && hard(seen[output]) {
-		err = m.between(sides, rows, run)
+		return seen, m.between(sides, rows, run)
 	}
-	return seen, err
+	return seen, nil
 }
 
 func decided(p []float64) int {
@@ -382,16 +389,12 @@ func collect(seen map[string][][]float64, values []string, out []*graph.Tensor, 
 		all[k] = v
 	}
 	for i := range rows {
-		row, finite := make([][]float64, len(all)), true
-		for k, v := range all {
-			n := len(v) / rows
-			row[k] = v[i*n : (i+1)*n]
-			finite = finite && !slices.ContainsFunc(row[k], func(v float64) bool { return v-v != 0 })
+		row := lists.Map(all, func(v []float64) []float64 { return v[i*len(v)/rows : (i+1)*len(v)/rows] })
+		if slices.ContainsFunc(slices.Concat(row...), func(v float64) bool { return v-v != 0 }) {
+			continue
 		}
 		for k, name := range values {
-			if finite {
-				seen[name] = append(seen[name], row[k])
-			}
+			seen[name] = append(seen[name], row[k])
 		}
 	}
 }
@@ -527,17 +530,17 @@ func (m *Model) inGraph(seen map[string][][]float64, p [][]float64) (readout, bo
 }
 
 func readings(value string, columns int, single bool) []readout {
-	plain := readout{value: value, size: columns}
-	turned := plain
+	list := []readout{{value: value, size: columns}}
+	turned := list[0]
 	switch {
 	case columns == 1:
 		turned.matrix = [][]float64{{-1}}
 	case columns == 2 && single:
 		turned.matrix = [][]float64{{0, 1}, {1, 0}}
 	default:
-		return []readout{plain}
+		return list
 	}
-	return []readout{plain, turned}
+	return append(list, turned)
 }
 
 func (s *readout) apply(z []float64) []float64 {

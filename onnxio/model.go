@@ -133,10 +133,8 @@ func fromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := m.probe(ctx); err != nil {
-		return nil, err
-	}
-	if err := m.readHead(ctx, path); err != nil {
+	err = m.probe(ctx, func(s *ort.Session) error { return m.readHead(ctx, s, path) })
+	if err != nil {
 		return nil, err
 	}
 	m.canonical = sync.OnceValues(m.canonicalize)
@@ -402,7 +400,8 @@ func (m *Model) bakedBatches() []int {
 	return sizes
 }
 
-func (m *Model) probe(ctx context.Context) error {
+// probe learns the types of all values, and hands on the session of Exposed: to open one takes long in large graphs.
+func (m *Model) probe(ctx context.Context, then func(*ort.Session) error) error {
 	s, err := m.Exposed()
 	if err != nil {
 		return err
@@ -460,5 +459,5 @@ func (m *Model) probe(ctx context.Context) error {
 	for _, t := range m.graph.Graph.Inits {
 		m.types[t.Name] = graph.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
 	}
-	return nil
+	return then(s)
 }

@@ -362,7 +362,11 @@ func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 	if err := c.SeparateRows(ctx); err != nil {
 		return err
 	}
-	_, _, err = c.MarginGrads(ctx, make([]float32, m.Dim()))
+	x := make([]float32, m.Dim())
+	if len(m.Graph().Graph.Nodes) >= ort.LargeGraph {
+		x = nil // the graph of gradients is made, which shows what has none, and not opened
+	}
+	_, _, err = c.MarginGrads(ctx, x)
 	if x := c.Mixes(); x != nil && err == nil {
 		err = x
 	} else if x != nil {

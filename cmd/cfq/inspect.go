@@ -137,7 +137,9 @@ func inspect(ctx context.Context, e *env, args []string) error {
 	}
 	v.StoredBits = qdq.StoredBits(v.Layers)
 	data, err := codec.Marshal(m)
-	if err == nil {
+	if v.Nodes > 10_000 {
+		err = fmt.Errorf("ONNX Runtime would take long to optimize %d nodes", v.Nodes)
+	} else if err == nil {
 		err = addKernels(e, data, v.Layers)
 	}
 	if err != nil && refused == nil {

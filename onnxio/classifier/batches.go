@@ -11,6 +11,7 @@ import (
 
 	"cfq/internal/lists"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 // Placed is a row in a batch, and the model's margin of it there.
@@ -186,6 +187,7 @@ const (
 	smallBatch, largeBatch = 64, 2048
 	smallBatches           = 8
 	mixedNumbers           = 1 << 22 // of the largest value of a batch
+	fewSingles             = 8       // in large graphs, where the rows of a run hardly add to its time
 )
 
 // SeparateRows compares margins of random rows alone with those in batches of 1 to 64 rows, by a fixed seed, and in one
@@ -194,6 +196,9 @@ func (c *Model) SeparateRows(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(2, 0xba7c4))
 	most := cmp.Or(c.Fixed(), largeBatch)
 	t := &mixingTest{c: c, rng: rng, rows: min(max(mixedNumbers/largestValue(c.Model), 2), largeBatch, most)}
+	if t.singles = smallBatch; len(c.Graph().Graph.Nodes) >= ort.LargeGraph {
+		t.singles = fewSingles
+	}
 	if _, err := c.session("forward", c.forward); err != nil {
 		return nil //nolint:nilerr // whoever runs it is told
 	}
@@ -202,7 +207,7 @@ func (c *Model) SeparateRows(ctx context.Context) error {
 		func() float32 { return float32(rng.NormFloat64() * math.Exp(2*rng.NormFloat64())) }, // columns as they are
 		rng.Float32, // numbers that are indices are all 0
 	} {
-		if c.mixing != nil || t.rows < 2 || i == 2 && t.ran {
+		if c.mixing != nil || t.rows < 2 || (i == 2 || t.singles < smallBatch) && t.ran {
 			break
 		}
 		x, err := t.run(ctx, number)
@@ -219,13 +224,15 @@ func (c *Model) SeparateRows(ctx context.Context) error {
 }
 
 type mixingTest struct {
-	c     *Model
-	rng   *rand.Rand
-	rows  int
-	x     []float32
-	alone []Placed // the first rows
-	scale float64  // the largest margin of them
-	ran   bool     // on some numbers
+	c    *Model
+	rng  *rand.Rand
+	rows int
+	x    []float32
+
+	singles int      // how many rows are run alone
+	alone   []Placed // these, the first ones
+	scale   float64  // the largest margin of them
+	ran     bool     // on some numbers
 }
 
 // run returns nil, too, where the model takes no such numbers.
@@ -233,7 +240,7 @@ func (t *mixingTest) run(ctx context.Context, number func() float32) (*Mixing, e
 	t.x = lists.Make(t.rows*t.c.Dim(), func(int) float32 { return number() })
 	t.alone, t.scale = nil, 0
 	some := min(t.rows, smallBatch)
-	for k := range some {
+	for k := range min(some, t.singles) {
 		one, err := t.c.InBatch(ctx, t.of(k))
 		if err != nil {
 			return t.fails(ctx, 1, err), nil
@@ -254,7 +261,7 @@ func (t *mixingTest) run(ctx context.Context, number func() float32) (*Mixing, e
 		}
 		worst, apart := -1, 0.0
 		for at, k := range batch {
-			if k < some && t.differ(rows[at], t.alone[k], 1e-4) {
+			if k < len(t.alone) && t.differ(rows[at], t.alone[k], 1e-4) {
 				if x := math.Abs(float64(rows[at].Margin - t.alone[k].Margin)); worst < 0 || x > apart {
 					worst, apart = at, x
 				}

@@ -27,6 +27,12 @@ func TestSeparateRows(t *testing.T) {
 		body func(w weights, h string) string
 	}{
 		"softmax": {"Softmax", func(w weights, h string) string { return perRow(w, h, w.Op("Softmax", []string{h}, axis)) }},
+		"a large graph": {"Softmax", func(w weights, h string) string {
+			for range ort.LargeGraph {
+				h = w.Op("Identity", []string{h})
+			}
+			return w.Op("Softmax", []string{h}, axis)
+		}},
 		"mean": {"ReduceMean", func(w weights, h string) string {
 			return sub(w, h, w.Op("ReduceMean", []string{h, bias(w, 0)}, keep))
 		}},
@@ -107,5 +113,9 @@ func TestSeparateRows(t *testing.T) {
 			must.Same(must.In(t, name), math.Float32bits(alone[0]), math.Float32bits(together[2]))
 		}
 		must.Do(t, o.Close())
+		_, _, err := o.MarginGrads(t.Context(), nil) // of no rows, gradients are not opened
+		if err != nil && strings.Contains(err.Error(), "closed") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -226,12 +226,16 @@ func (c *Model) run(ctx context.Context, key string, build buildModel, x []float
 	if err != nil {
 		return nil, err
 	}
+	if n == 0 {
+		_, err := build()
+		return make([][]float32, len(wants)), err
+	}
 	s, err := c.session(key, build)
 	if err != nil {
 		return nil, err
 	}
 	out := make([][]float32, len(wants))
-	if n > 0 && n <= c.o.Batch {
+	if n <= c.o.Batch {
 		return out, c.runBatch(ctx, s, x, wants, out)
 	}
 	for i, w := range wants {

@@ -104,13 +104,11 @@ func (m *Model) SetOpset(domain string, version int64) {
 
 // SetMeta sets the metadata entry key, in place if there is one.
 func (m *Model) SetMeta(key, value string) {
-	for i := range m.Metadata {
-		if m.Metadata[i].Key == key {
-			m.Metadata[i].Value = value
-			return
-		}
+	if i := slices.IndexFunc(m.Metadata, func(e Meta) bool { return e.Key == key }); i >= 0 {
+		m.Metadata[i].Value = value
+	} else {
+		m.Metadata = append(m.Metadata, Meta{key, value})
 	}
-	m.Metadata = append(m.Metadata, Meta{key, value})
 }
 
 // Meta returns the metadata entry key and whether there is one.
@@ -129,12 +127,11 @@ func (m *Model) Clone() *Model {
 	c := *m
 	c.Opsets = slices.Clone(m.Opsets)
 	c.Metadata = slices.Clone(m.Metadata)
-	c.Functions = make([]*Function, len(m.Functions))
-	for i, f := range m.Functions {
+	c.Functions = lists.Map(m.Functions, func(f *Function) *Function {
 		g := *f
 		g.Nodes = cloneNodes(f.Nodes)
-		c.Functions[i] = &g
-	}
+		return &g
+	})
 	c.Graph = m.Graph.Clone()
 	return &c
 }
@@ -146,24 +143,21 @@ func (g *Graph) Clone() *Graph {
 	c.Outputs = slices.Clone(g.Outputs)
 	c.Values = slices.Clone(g.Values)
 	c.Nodes = cloneNodes(g.Nodes)
-	c.Inits = make([]*Tensor, len(g.Inits))
-	for i, t := range g.Inits {
+	c.Inits = lists.Map(g.Inits, func(t *Tensor) *Tensor {
 		u := *t
-		c.Inits[i] = &u
-	}
+		return &u
+	})
 	return &c
 }
 
 func cloneNodes(nodes []*Node) []*Node {
-	out := make([]*Node, len(nodes))
-	for i, n := range nodes {
+	return lists.Map(nodes, func(n *Node) *Node {
 		c := *n
 		c.Inputs = slices.Clone(n.Inputs)
 		c.Outputs = slices.Clone(n.Outputs)
 		c.Attrs = slices.Clone(n.Attrs)
-		out[i] = &c
-	}
-	return out
+		return &c
+	})
 }
 
 // Init returns the initializer called name, or nil.
@@ -259,21 +253,13 @@ const maxErrors = 20
 // node or tensor; after the first 20 they are only counted. The values that a subgraph captures are not looked at.
 func (g *Graph) Check() error {
 	var errs []error
-	more := 0
-	bad := func(format string, a ...any) {
-		if len(errs) == maxErrors {
-			more++
-			return
-		}
-		errs = append(errs, fmt.Errorf(format, a...))
-	}
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	defined := map[string]bool{}
-	inputs := map[string]bool{}
 	for _, v := range g.Inputs {
-		if inputs[v.Name] {
+		if defined[v.Name] {
 			bad("input %q is listed twice", v.Name)
 		}
-		inputs[v.Name], defined[v.Name] = true, true
+		defined[v.Name] = true
 	}
 	inits := map[string]bool{}
 	for _, t := range g.Inits {
@@ -312,8 +298,8 @@ func (g *Graph) Check() error {
 			bad("graph output %q is defined by nothing", v.Name)
 		}
 	}
-	if more > 0 {
-		errs = append(errs, fmt.Errorf("and %d errors more", more))
+	if more := len(errs) - maxErrors; more > 0 {
+		errs = append(errs[:maxErrors], fmt.Errorf("and %d errors more", more))
 	}
 	return errors.Join(errs...)
 }

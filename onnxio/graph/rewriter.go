@@ -174,9 +174,7 @@ func (r *Rewriter) Rebuild(write func(*Node)) {
 func (r *Rewriter) Insert(n *Node, nodes ...*Node) { r.insert(n, 0, nodes) }
 
 // InsertAfter puts nodes after n.
-func (r *Rewriter) InsertAfter(n *Node, nodes ...*Node) {
-	r.insert(n, 1, nodes)
-}
+func (r *Rewriter) InsertAfter(n *Node, nodes ...*Node) { r.insert(n, 1, nodes) }
 
 func (r *Rewriter) insert(n *Node, after int, nodes []*Node) {
 	r.G.Nodes = slices.Insert(slices.Clone(r.G.Nodes), slices.Index(r.G.Nodes, n)+after, nodes...)

@@ -72,7 +72,7 @@ func TestLargeGraph(t *testing.T) {
 	}
 	b := graph.NewBuilder(g, "")
 	values := []string{"x"}
-	for range largeGraph / 2 {
+	for range LargeGraph / 2 {
 		values = append(values, b.Op("Add", []string{values[len(values)-1], "one"}))
 	}
 	for i, v := range values {

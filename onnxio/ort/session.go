@@ -95,7 +95,7 @@ func openSession(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 		declared[v.Name] = graph.Type{DType: v.DType, Shape: v.Shape}
 	}
 	s.Expect(declared)
-	so, err := o.native(len(onnx) > largeModel, len(onnx) > largeModel || len(m.Graph.Nodes) >= largeGraph)
+	so, err := o.native(len(onnx) > largeModel, len(onnx) > largeModel || len(m.Graph.Nodes) >= LargeGraph)
 	if err != nil {
 		return nil, err
 	}
@@ -251,16 +251,16 @@ func needed(m *graph.Model) *graph.Model {
 	}
 	c := m.Clone()
 	c.Graph.Prune()
-	if len(c.Graph.Nodes) >= largeGraph {
+	if len(c.Graph.Nodes) >= LargeGraph {
 		c.Graph.Schedule()
 	}
 	return c
 }
 
-// largeGraph is the number of nodes from which on those are put in order, and memory is planned as they run. Each pass
+// LargeGraph is the number of nodes from which on those are put in order, and memory is planned as they run. Each pass
 // of ONNX Runtime takes time by the number of nodes times that of those that are ready, but have not had their turn: a
 // gradient of 40,000 nodes opens in 5 s, and in 74 s where its nodes stand behind those of the model.
-const largeGraph = 2000
+const LargeGraph = 2000
 
 // Optimized returns the graph that ONNX Runtime makes of the model in onnx and runs: fusions, integer kernels and all.
 // It may hold operators of ONNX Runtime's own domains and depend on the processor.
