@@ -27,7 +27,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	recipe, err := ptq.NewRecipe(ptq.CFPTQ, "allocate.budget=4")
+	recipe, err := ptq.NewRecipe(ptq.CFPTQ, "allocate.budget=4", "calibrate.rows=300")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func containers(t *testing.T, onnx []byte) string {
 
 func TestDeploymentWithoutVariation(t *testing.T) {
 	t.Parallel()
-	a, _ := calibratedLoans(t, 80, mustRecipe(CFPTQ, "refine.rounds=1"), 1)
+	a, _ := calibratedLoans(t, 40, mustRecipe(CFPTQ, "refine.rounds=1"), 1)
 	nominal := must.Get(a.quantize(context.Background(), 4))(t)
 	_, plan := drawnOf(t, a, calib.Variation{Seed: 1}, 0, 0)
 	must.Same(t, nominal.Plan, plan)
