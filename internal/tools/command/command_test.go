@@ -72,6 +72,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CFQ_SET", "refine.rounds=0")
 			e.Setenv("CFQ_LOOKS_FILE", "none") // scripts judge one model many times
 			e.Setenv(topPad, os.Getenv(topPad))
+			e.Setenv("GOGC", "400") // as the tests themselves
 			e.Setenv("PATH", program+string(filepath.ListSeparator)+e.Getenv("PATH"))
 			return nil
 		},

@@ -116,8 +116,10 @@ func evaluating(t *testing.T, quantized, data string, flags ...string) *exec.Cmd
 func quantizedLoans(t testing.TB, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "q.onnx")
-	newWorkdir(t).call(0, "quantize", loans("model.onnx"), "-d", loans("train.csv"), "-t", loans("task.yaml"), "-o", path,
-		"--set", "refine.rounds=0", "-q")
+	w := newWorkdir(t)
+	w.put("train.csv", firstLoans(t, "train.csv", 60))
+	w.call(0, "quantize", loans("model.onnx"), "-d", "train.csv", "-t", loans("task.yaml"), "-o", path, "--set",
+		"refine.rounds=0", "-q")
 	return path
 }
 
