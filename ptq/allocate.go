@@ -229,7 +229,7 @@ func (c *calibration) allocate(ctx context.Context, budget float64) (w []allocat
 	if err != nil || c.net.recipe.Allocate.Cost != costBytes || c.affordable(refineRows) < refineLeast {
 		return w, learned, err // in networks that are too large to be refined containers weigh nothing
 	}
-	allowed, err := c.fileSize(c.planOf(c.assemble(c.layers, plain)))
+	allowed, err := c.fileSize(c.assemble(c.layers, plain), true)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -259,6 +259,7 @@ type allocation struct {
 	widths  assignment
 	layers  []quant.Layer
 	refined *refine.Outcome
+	allowed int // bytes of the file; 0 where they do not count
 }
 
 // mirrored is the calibration with negative scales of rows of few bits where that errs less: -1..2 instead of -2..1.
@@ -387,7 +388,7 @@ func (c *calibration) pack(of widthErrors, allowed int) (assignment, error) {
 			groups = append(groups, lists.Map(uses, func(k int) string { return c.net.layers[k].Node }))
 		}
 	}
-	sets, base, unpack, err := qdq.Overheads(c.net.canonical, c.planOf(c.fitsOf(minBudget)), groups, size)
+	sets, base, unpack, err := qdq.Overheads(c.net.canonical, c.planOf(c.fitsOf(minBudget)), groups, c.net.shortSize)
 	if err != nil {
 		return nil, err
 	}
@@ -403,7 +404,7 @@ func (c *calibration) pack(of widthErrors, allowed int) (assignment, error) {
 			break
 		}
 		w := c.assigned(slices.Concat(picks...))
-		bytes, err := c.fileSize(c.planOf(c.assemble(c.layers, w)))
+		bytes, err := c.fileSize(c.assemble(c.layers, w), false)
 		if err != nil || bytes <= allowed {
 			return w, err
 		}
@@ -418,13 +419,13 @@ func (c *calibration) fitsOf(bits int) []quant.Layer {
 	return lists.Map(c.layers, func(fits []quant.Layer) quant.Layer { return fits[f] })
 }
 
-// fileSize is the size of the file of a plan, without metadata.
-func (c *calibration) fileSize(plan *quant.Plan) (int, error) {
-	m, err := qdq.Write(c.net.canonical, plan, qdq.Options{Size: size})
+// fileSize is the size of a file without metadata. A plain one, whose bytes others may take, stores the order of rows.
+func (c *calibration) fileSize(layers []quant.Layer, plain bool) (int, error) {
+	m, err := qdq.Write(c.net.canonical, c.planOf(layers), qdq.Options{Size: size, Ordered: plain})
 	if err != nil {
 		return 0, err
 	}
-	return size(m), nil
+	return c.net.shortSize(m), nil
 }
 
 func (c *calibration) meanBits(plans []quant.Layer) float64 {

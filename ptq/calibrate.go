@@ -286,6 +286,9 @@ func (c *calibration) fitWeights(ctx context.Context, stats []calib.Stats, width
 		for k, fit := range fits {
 			fit.Reduced = c.reduced(i)
 			quant.HalfScales(fit.Scales)
+			if c.inFloat(i) && fit.Bits < maxBudget { // wider codes err less than such biases
+				quant.HalfBiases(fit.Bias)
+			}
 			if !c.inFloat(i) && !c.onGrid(i) {
 				act := c.outputs.Act(n.layers[i], vary, calib.Activation(&stats[i], n.recipe.Write.ActBits))
 				fit.Act, fit.Result = &act, c.outputs.Result(n.layers[i].Node, vary)

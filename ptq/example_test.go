@@ -47,7 +47,7 @@ func Example() {
 	}
 	// Output:
 	// /layers.0/Gemm: 8.0 bits
-	// /layers.2/Gemm: 2.3 bits
+	// /layers.2/Gemm: 2.6 bits
 	// /layers.4/Gemm: 4.0 bits
 	// smaller: true
 }

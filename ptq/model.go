@@ -174,6 +174,12 @@ func size(m *graph.Model) int {
 	return len(b)
 }
 
+// shortSize is the size of a written model, which it gives short names.
+func (m *canonicalModel) shortSize(written *graph.Model) int {
+	qdq.Shorten(written, m.found)
+	return size(written)
+}
+
 type network struct {
 	*canonicalModel
 	recipe   Recipe

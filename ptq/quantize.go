@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 
 	"gonum.org/v1/gonum/stat"
 
@@ -172,6 +171,10 @@ func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, er
 		if layers, trained, err = c.train(ctx, layers, budget); err != nil {
 			return nil, fmt.Errorf("training: %w", err)
 		}
+		if bytes, err := c.fileSize(layers, false); err != nil || made.allowed > 0 && bytes > made.allowed {
+			return nil, cmp.Or(err, fmt.Errorf("training: the file would have %d bytes, and %d are allowed: "+
+				"allocate.cost=bits counts no bytes", bytes, made.allowed))
+		}
 	}
 	r, err := c.net.write(c.planOf(layers), c.written(budget, nil))
 	if err != nil {
@@ -205,8 +208,8 @@ func (c *calibration) better(ctx context.Context, all []allocation) (best alloca
 		if err == nil && len(judging.Margins) > 0 {
 			e, err = c.errorAt(ctx, w.layers, &judging)
 		}
-		if err == nil && len(all) > 1 {
-			bytes, err = c.fileSize(c.planOf(w.layers))
+		if err == nil && c.net.recipe.Allocate.Cost == costBytes && (len(all) > 1 || c.source != nil) {
+			bytes, err = c.fileSize(w.layers, k == 0)
 		}
 		if err != nil {
 			return best, err
@@ -218,6 +221,7 @@ func (c *calibration) better(ctx context.Context, all []allocation) (best alloca
 			best, least = w, e
 		}
 	}
+	best.allowed = allowed
 	return best, nil
 }
 
@@ -464,32 +468,32 @@ func (c *calibration) findCause(ctx context.Context, h *HeldOut, held *heldOut, 
 	return err
 }
 
+// passingStep is the distance of the budgets that are tried where a file fails.
+const passingStep = 0.5
+
 // findPassing looks for the least larger budget at which the fits of a plain allocation pass the check by which the
 // written model fails. Refinement improves on them; training does where it aims at the original's margins.
-func (c *calibration) findPassing(ctx context.Context, h *HeldOut, held *heldOut, above float64) (err error) {
+func (c *calibration) findPassing(ctx context.Context, h *HeldOut, held *heldOut, above float64) error {
 	if c.net.recipe.Allocate.Rule == allocatorLearned || c.net.recipe.Train != nil && c.net.recipe.objective() != qat.Distil {
 		return nil
 	}
-	first := math.Floor(above/targetStep) + 1
-	sort.Search(int(maxBudget/targetStep-first+1), func(k int) bool {
-		budget := (first + float64(k)) * targetStep
-		var widths assignment
-		var g *classifier.Model
-		at := &HeldOut{}
-		if err == nil {
-			widths, err = c.within(c.errors, budget)
+	for budget := math.Floor(above/passingStep+1) * passingStep; budget <= maxBudget; budget += passingStep {
+		widths, err := c.within(c.errors, budget)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			g, err = c.openLayers(ctx, c.assemble(c.layers, widths))
+		g, err := c.openLayers(ctx, c.assemble(c.layers, widths))
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			at, err = c.measureHeldOut(ctx, held, g)
+		at, err := c.measureHeldOut(ctx, held, g)
+		if err != nil {
+			return err
 		}
-		if err != nil || at.Fails() {
-			return false
+		if !at.Fails() {
+			h.PassingBudget, h.PassingRMS = budget, at.RMS
+			return nil
 		}
-		h.PassingBudget, h.PassingRMS = budget, at.RMS
-		return true
-	})
-	return err
+	}
+	return nil
 }

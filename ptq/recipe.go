@@ -208,7 +208,7 @@ func inputError(err error) error {
 }
 
 // recipeVersion is that of the keys, of their values and of the methods' recipes.
-const recipeVersion = "1"
+const recipeVersion = "2"
 
 // originPrefix begins the keys of a written recipe that say what a model was made from; nothing is set by them.
 const originPrefix = "origin."

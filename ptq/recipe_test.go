@@ -142,7 +142,7 @@ func TestParseRecipe(t *testing.T) {
 			`r.yaml:3:17: invalid value "many" for calibrate.rows: want 0, for all, or more`,
 		"calibrate.rows: 1\ncalibrate.rows: 2\n":     "r.yaml:2:1: ",
 		"method: cf-pt\n":                            `r.yaml:1:9: invalid value "cf-pt" for method`,
-		"version: 2\n":                               "r.yaml:1:10: this is a recipe of version 2, and this program reads",
+		"version: 3\n":                               "r.yaml:1:10: this is a recipe of version 3, and this program reads",
 		"method: ptq\ntrain.steps: 64\n":             "r.yaml:2:14: train.steps: nothing is trained",
 		"method: cfq-qat\ntrain.learning-rate: .nan": `r.yaml:2:22: invalid value ".nan"`,
 	} {

@@ -158,12 +158,14 @@ func (m *canonicalModel) write(plan *quant.Plan, recipe map[string]string) (*Res
 		return nil, fmt.Errorf("quantized graph: %w", err)
 	}
 	out = m.file.Restored(out)
+	qdq.Shorten(out, m.found)
 	text, err := json.Marshal(recipe) // keys are sorted: the same recipe gives the same bytes
 	if err != nil {
 		return nil, err
 	}
 	if !m.spec.KeepMetadata {
 		codec.StripMetadata(out)
+		out.Metadata = slices.DeleteFunc(out.Metadata, func(e graph.Meta) bool { return e.Key == trainingKey })
 	}
 	out.SetMeta(RecipeKey, string(text))
 	bytes, err := codec.Marshal(out)
@@ -186,6 +188,12 @@ func (m *canonicalModel) write(plan *quant.Plan, recipe map[string]string) (*Res
 // RecipeKey is the metadata entry that says how a model was made: the JSON of its recipe, with what it was made from.
 const RecipeKey = "cfq.recipe"
 
+// trainingKey is that of what the original says of its training (fit.RecipeKey): the recipe names the original.
+const trainingKey = "cfq.training"
+
+// hashDigits of a SHA-256 in hexadecimal name a file in a recipe.
+const hashDigits = 32
+
 // written is the recipe of a model that is written at a budget, with what it was made from; more comes on top.
 func (c *calibration) written(budget float64, more map[string]string) map[string]string {
 	r := c.net.recipe
@@ -201,6 +209,9 @@ func (c *calibration) written(budget float64, more map[string]string) map[string
 	maps.Copy(origin, c.net.run.Origin)
 	maps.Copy(origin, more)
 	for k, v := range origin {
+		if slices.Contains([]string{"model", "data", "task", "promises", "overrides"}, k) {
+			v = v[:min(len(v), hashDigits)]
+		}
 		if v != "" {
 			texts[originPrefix+k] = v
 		}

@@ -288,7 +288,10 @@ func (s *trainStep) trained(ctx context.Context) ([]Trained, error) {
 	out := make([]Trained, len(layers))
 	for i, at := range s.slots {
 		p := layers[i].Plan
-		p.Bias = slices.Clone(s.Params[at.bias:at.act])
+		half := p.Bias != nil && quant.AreHalf(p.Bias...)
+		if p.Bias = slices.Clone(s.Params[at.bias:at.act]); half {
+			quant.HalfBiases(p.Bias)
+		}
 		if k := actOf(layers, i); k >= 0 {
 			act := *p.Act
 			act.Scale = float32(math.Exp(float64(s.Params[s.slots[k].act])))

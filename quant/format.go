@@ -114,6 +114,24 @@ func HalfScales(scales []float32) {
 	}
 }
 
+// HalfBiases is HalfScales of biases, for which the least such number takes the place of smaller ones.
+func HalfBiases(biases []float32) {
+	HalfScales(biases)
+	for k, v := range biases {
+		if a := max(v, -v); a > 0 && a < 0x1p-14 {
+			biases[k] = 0x1p-14
+		}
+	}
+}
+
+// AreHalf reports whether a file can hold the numbers as float16.
+func AreHalf(v ...float32) bool {
+	return !slices.ContainsFunc(v, func(x float32) bool {
+		half, ok := Half(x)
+		return x != 0 && (!ok || half != x)
+	})
+}
+
 const hexDigits = "0123456789abcdef"
 
 func codeDigits(bits int) int {

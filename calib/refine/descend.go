@@ -157,9 +157,20 @@ func (d *descent) best(column []float32) float64 {
 }
 
 func (d *descent) bias(o int) {
-	step := float32(d.best(d.ones))
-	d.layer.Plan.Bias[o] += step
-	d.move(d.ones, step)
+	b := &d.layer.Plan.Bias[o]
+	d.set(b, *b+float32(d.best(d.ones)), d.ones)
+}
+
+// set moves a number that col multiplies, to one that is stored in two bytes where the old one was.
+func (d *descent) set(v *float32, to float32, col []float32) {
+	if quant.AreHalf(*v) {
+		var ok bool
+		if to, ok = quant.Half(to); !ok {
+			return
+		}
+	}
+	d.move(col, to-*v)
+	*v = to
 }
 
 // codes moves the codes of row o by one where that lowers the objective.
@@ -182,7 +193,6 @@ func (d *descent) codes(o int, f quant.Format, curvature []float32) {
 	}
 }
 
-// scale moves the scale of row o, to a number that is stored in two bytes where the old one was.
 func (d *descent) scale(o int) {
 	in, scale := d.layer.Info.In, d.scaleOf(o)
 	clear(d.col)
@@ -192,14 +202,7 @@ func (d *descent) scale(o int) {
 		}
 	}
 	limit := scaleStep * math.Abs(float64(*scale))
-	to := *scale + float32(min(max(d.best(d.col), -limit), limit))
-	if was, ok := quant.Half(*scale); ok && was == *scale {
-		if to, ok = quant.Half(to); !ok {
-			return
-		}
-	}
-	d.move(d.col, to-*scale)
-	*scale = to
+	d.set(scale, *scale+float32(min(max(d.best(d.col), -limit), limit)), d.col)
 }
 
 func vector(v []float32) blas32.Vector { return blas32.Vector{N: len(v), Inc: 1, Data: v} }

@@ -278,13 +278,13 @@ func (d *evaluation) pairing() error {
 			d.warn("%s: %v", d.paths[i], err)
 		}
 		switch from := recipe(d.files[i].Graph())["origin.model"]; {
-		case original["origin.model"] != "" && original["origin.model"] == d.sources[i].SHA256:
+		case original["origin.model"] != "" && strings.HasPrefix(d.sources[i].SHA256, original["origin.model"]):
 			return cli.Usagef("give the original first, then the models made from it",
 				"%s was quantized from %s: the order is reversed", d.paths[0], d.paths[i])
 		case d.sources[0].SHA256 == d.sources[i].SHA256:
 			d.same = true
 			d.warn("%s and %s have the same content: a model keeps all promises of its own", d.paths[0], d.paths[i])
-		case from != "" && from != d.sources[0].SHA256:
+		case !strings.HasPrefix(d.sources[0].SHA256, from):
 			err := fmt.Errorf("%s was quantized from another model than %s (its recipe says %.12s, and this is %.12s)",
 				d.paths[i], d.paths[0], from, d.sources[0].SHA256)
 			if !d.f.otherOriginal {
@@ -407,7 +407,7 @@ func (c *calibratedRows) checkHeldOut() error {
 	}
 	d, origin := c.d, recipe(c.d.files[1].Graph())
 	if from := origin["origin.task"]; c.record != nil { // rows that are encoded otherwise rarely have the same inputs
-		if from == "" || from == d.inputs.Task.SHA256 {
+		if strings.HasPrefix(d.inputs.Task.SHA256, from) {
 			return nil
 		}
 		text := fmt.Sprintf("the model was quantized with another task file than %s: if that encodes people differently, "+
@@ -418,7 +418,7 @@ func (c *calibratedRows) checkHeldOut() error {
 		c.note(text)
 		return nil
 	}
-	if d.f.data != "" && d.inputs.Data.SHA256 == origin["origin.data"] {
+	if from := origin["origin.data"]; d.f.data != "" && from != "" && strings.HasPrefix(d.inputs.Data.SHA256, from) {
 		return cli.Usagef(hintCalibratedOn, "the model was calibrated on rows of %s, and there is no record %s that says "+
 			"which", d.f.data, record.Path(d.paths[1]))
 	}

@@ -80,8 +80,8 @@ func TestDescribeRows(t *testing.T) {
 			Node: "layer1", Op: "Gemm", In: 9, Out: 40, Biases: 40, Bits: 4.5, Widths: []int{2, 4, 8},
 			Container: "int2, int4, int8", LayerRole: use(27, "h1", ""),
 			Note: "2,4,8 bits by row; 27 columns",
-			// Codes in 2, 4 and 8 bits, scales, zero points, the orders of rows and columns.
-			Stored: 90*2/8 + 1 + 180*4/8 + 90 + 40*2 + 40 + 40 + 27,
+			// Codes in 2, 4 and 8 bits, scales, zero points, the order of columns; that of rows is free.
+			Stored: 90*2/8 + 1 + 180*4/8 + 90 + 40*2 + 40 + 27,
 		},
 		{
 			Node: "layer2", Op: "Gemm", In: 40, Out: 2, Biases: 2, Bits: 8, Container: "int8",

@@ -13,7 +13,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
+	"cfq/internal/lists"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -24,8 +26,10 @@ type Options struct {
 	// the file; without, each width has the narrowest integers that hold it, and no bit planes.
 	Size func(*graph.Model) int
 	// Plain writes a model to run and throw away, which the runtime loads in about half the time: all
-	// codes are int8, and vectors stand as they are. Size is not asked. Results are the same.
+	// codes are int8, and vectors stand as they are. Size is not asked. Results are the same but for rounding.
 	Plain bool
+	// Ordered keeps hidden units in the order of the model.
+	Ordered bool
 }
 
 // Opsets and IR versions that the containers need, and that ONNX Runtime 1.24 reads.
@@ -44,6 +48,9 @@ func Write(m *graph.Model, plan *quant.Plan, o Options) (*graph.Model, error) {
 		return nil, err
 	}
 	p.plain = o.Plain
+	for _, l := range p.layers {
+		l.free = l.free && !o.Ordered
+	}
 	return p.choose(o), nil
 }
 
@@ -75,6 +82,10 @@ type plannedLayer struct {
 	enc     *quant.Encoded
 	sources []int  // input of each column of the kernel; nil when they are the same
 	stores  stores // how its codes stand in the file
+	// The order of its rows is free, since they are the columns of another layer alone; that of its columns follows that
+	// of the rows of the layer before.
+	free   bool
+	before *plannedLayer
 }
 
 func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
@@ -102,7 +113,28 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 			errs = append(errs, p.encode(e))
 		}
 	}
+	p.freeOrders()
 	return p, errors.Join(errs...)
+}
+
+// freeOrders finds the layers whose units may change places: another layer alone reads them, through functions of
+// single numbers.
+func (p *prepared) freeOrders() {
+	readers := p.m.Graph.Consumers()
+	dense := func(l *plannedLayer) bool {
+		return l != nil && l.enc != nil && l.info.Conv == nil && len(readers[l.info.Weight]) == 1
+	}
+	for _, a := range p.layers {
+		for v := a.info.Output; len(readers[v]) == 1 && !p.m.Graph.IsOutput(v); v = readers[v][0].Outputs[0] {
+			n := readers[v][0]
+			if b := p.encodedAt(n); dense(a) && dense(b) && b.sources == nil && n.Input(0) == v {
+				a.free, b.before = true, a
+			}
+			if !slices.Contains(strings.Fields("Relu LeakyRelu Elu Selu Softplus Gelu HardSwish Tanh Sigmoid"), n.Op) {
+				break
+			}
+		}
+	}
 }
 
 func (p *prepared) encode(l *plannedLayer) error {
@@ -141,7 +173,7 @@ func (p *prepared) write(unpacks bool) *graph.Model {
 	m.Graph.Nodes = nil
 	for _, n := range nodes {
 		if l := p.encodedAt(n); l != nil {
-			w.layer(n, l)
+			w.layer(n, l.inOrder())
 		} else {
 			w.append(n)
 		}
@@ -246,4 +278,36 @@ func (l *plannedLayer) groups() (groups []rowGroup, place []int) {
 		return groups, nil
 	}
 	return groups, place
+}
+
+// order lists the rows of l as the file has them: by container where it is free, nil where they stay.
+func (l *plannedLayer) order() []int {
+	groups, place := l.groups()
+	if !l.free || place == nil {
+		return nil
+	}
+	return lists.Join(groups, func(g rowGroup) []int { return g.rows })
+}
+
+// inOrder is l with its rows and columns as the file has them.
+func (l *plannedLayer) inOrder() *plannedLayer {
+	c, enc := *l, *l.enc
+	c.enc = &enc
+	if at := l.order(); at != nil {
+		enc.Codes, enc.Formats = lists.RowsAt(enc.Codes, enc.In, at), lists.RowsAt(enc.Formats, 1, at)
+		for _, v := range []*[]float32{&enc.Scales, &enc.FloatB} {
+			if len(*v) > 1 {
+				*v = lists.RowsAt(*v, 1, at)
+			}
+		}
+		if enc.Bias != nil {
+			enc.Bias = lists.RowsAt(enc.Bias, 1, at)
+		}
+	}
+	if l.before != nil {
+		if at, from := l.before.order(), enc.Codes; at != nil {
+			enc.Codes = lists.Make(len(from), func(i int) int8 { return from[i-i%enc.In+at[i%enc.In]] })
+		}
+	}
+	return &c
 }

@@ -28,7 +28,7 @@ func (w *graphWriter) layer(n *graph.Node, l *plannedLayer) {
 		if !l.enc.AllZeroB {
 			b := n.Input(2) // stays unless the plan has another
 			if b == "" || !slices.Equal(l.enc.FloatB, l.info.B) {
-				b = w.tensor(graph.FromFloats("b", l.enc.FloatB, int64(l.enc.Out)))
+				b = w.floats("b", l.enc.FloatB, int64(l.enc.Out))
 			}
 			c.Inputs = append(c.Inputs, b)
 		}
@@ -71,22 +71,22 @@ func (w *graphWriter) activation(v string, a quant.Act) string {
 	})
 }
 
-// scales adds those of the outputs of a layer, as float16 behind a Cast when it has all of them and that is shorter.
+// scales adds those of the outputs of a layer.
 func (w *graphWriter) scales(l *plannedLayer, behind ...int64) string {
 	s := l.enc.Scales
 	if len(s) == 1 {
 		return w.scalar("s", s[0])
 	}
-	dims := append([]int64{int64(len(s))}, behind...)
-	rounded := func(x float32) bool {
-		h, ok := quant.Half(x)
-		return !ok || h != x
+	return w.floats("s", s, append([]int64{int64(len(s))}, behind...)...)
+}
+
+// floats adds numbers, as float16 behind a Cast when it has all of them and that is shorter.
+func (w *graphWriter) floats(hint string, v []float32, dims ...int64) string {
+	if w.plain || 2*len(v) <= castBytes || !quant.AreHalf(v...) {
+		return w.tensor(graph.FromFloats(hint, v, dims...))
 	}
-	if w.plain || 2*len(s) <= castBytes || slices.ContainsFunc(s, rounded) {
-		return w.tensor(graph.FromFloats("s", s, dims...))
-	}
-	half := w.tensor(graph.FromNumbers("s", graph.Float16, s, dims...))
-	return w.shared("Cast", "s", []string{half}, graph.IntAttr("to", int64(graph.Float)))
+	half := w.tensor(graph.FromNumbers(hint, graph.Float16, v, dims...))
+	return w.shared("Cast", hint, []string{half}, graph.IntAttr("to", int64(graph.Float)))
 }
 
 func (w *graphWriter) weights(l *plannedLayer, scale string) string {
