@@ -369,7 +369,7 @@ func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 		return err
 	}
 	x := make([]float32, m.Dim())
-	if len(m.Graph().Graph.Nodes) >= ort.LargeGraph {
+	if c.Large() {
 		x = nil // the graph of gradients is made, which shows what has none, and not opened
 	}
 	_, _, err = c.MarginGrads(ctx, x)

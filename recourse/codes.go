@@ -16,7 +16,7 @@ func codes(way strategy) strategy {
 	}
 	way.restart = func(p *applicant, target float32, _ []float64) *candidate { return p.scattered(target) }
 	way.climb = (*pieceSearch).shortest
-	way.scan = nil
+	way.scan, way.last = nil, nil
 	return way
 }
 

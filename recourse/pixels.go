@@ -15,9 +15,7 @@ const pixelsFrom = 64
 // by feature.
 func pixels() strategy {
 	way := tabular()
-	way.phases = []func(*pieceSearch) error{
-		(*pieceSearch).searchFactual, (*pieceSearch).feasibilityPhase, (*pieceSearch).expand,
-	}
+	way.last = nil
 	way.climb = func(s *pieceSearch, candidates []*candidate) error {
 		return s.climbBy(candidates, 2*climbSteps, (*candidate).leap)
 	}

@@ -12,7 +12,9 @@ import (
 )
 
 type strategy struct {
-	phases []func(s *pieceSearch) error // between the evaluation of the factual points and the conclusion, in order
+	// phases, and then those of last, stand between the evaluation of the factual points and the conclusion, in order. last
+	// makes actions that were found cheaper, and finds one for a few.
+	phases, last []func(s *pieceSearch) error
 	// restart returns a further start of a person's gradient searches, by random feature weights.
 	restart func(p *applicant, target float32, weights []float64) *candidate
 	// climb is the gradient search: it moves candidates towards the target margin until they are valid, stuck, or out of
@@ -60,7 +62,7 @@ func (s *pieceSearch) run(x []float32) error {
 	if err := s.evalFactual(x); err != nil {
 		return err
 	}
-	for _, phase := range s.strategy.phases {
+	for _, phase := range slices.Concat(s.strategy.phases, s.strategy.last) {
 		if err := phase(s); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package recourse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -59,7 +60,8 @@ const (
 //     Without any valid action, that of the largest margin is perturbed, for a larger margin at any cost.
 //
 // With more than 64 numeric features, as images have, one is too little to look at alone: searches move as many as
-// close a share of the gap, refinement takes many changes back at once, and scans and parts 4 to 6 are left out.
+// close a share of the gap, refinement takes many changes back at once, and scans and parts 4 to 6 are left out. The same
+// parts are left out for a model that says it is Large: they take most of the runs, and save little.
 //
 // The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between
 // batches do not undo an action. The margin of the result is evaluated once more at the end and decides.
@@ -78,18 +80,18 @@ func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o Solve
 	if err != nil {
 		return nil, fmt.Errorf("recourse: %w", err)
 	}
+	way := strategyOf(a)
+	if l, ok := m.(interface{ Large() bool }); ok && l.Large() {
+		way.last = nil
+	}
 	actions := make([]Action, n)
-	err = chunks(ctx, n, Together(a.Task()), o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
+	return actions, chunks(ctx, n, Together(a.Task()), o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
 		s := &pieceSearch{
-			ctx: ctx, m: withinLimit(m), set: a.AtAnyCost(), check: a, first: lo, o: o, strategy: strategyOf(a),
+			ctx: ctx, m: withinLimit(m), set: a.AtAnyCost(), check: a, first: lo, o: o, strategy: way,
 			target: float32(Aim(o.Margin)), pair: pair, actions: actions[lo:hi],
 		}
 		return s.run(x[lo*a.Dim() : hi*a.Dim()])
 	})
-	if err != nil {
-		return nil, err
-	}
-	return actions, nil
 }
 
 // tree returns the network for the branch and bound of Solve, nil when there is none.
@@ -112,12 +114,4 @@ func Together(t *task.Task) int {
 	return solveChunk
 }
 
-func defaulted(v, def int) int {
-	switch {
-	case v == 0:
-		return def
-	case v < 0:
-		return 0
-	}
-	return v
-}
+func defaulted(v, def int) int { return max(cmp.Or(v, def), 0) }

@@ -333,6 +333,37 @@ func TestSolveBranches(t *testing.T) {
 	}
 }
 
+type countedRuns struct {
+	*mlp
+	runs  int
+	large bool
+}
+
+func (c *countedRuns) Large() bool { return c.large }
+
+func (c *countedRuns) MarginGrads(ctx context.Context, x []float32) (m, g []float32, err error) {
+	c.runs++
+	return c.mlp.MarginGrads(ctx, x)
+}
+
+// Runs of large models take long: the search makes fewer.
+func TestSolveLarge(t *testing.T) {
+	t.Parallel()
+	tk, a := adultTask(t)
+	rng := rand.New(rand.NewPCG(5, 2))
+	x := randomPeople(rng, tk, 8)
+	m := newMLP(rng, -0.5, tk.Dim(), 8, 1)
+	var runs [2]int
+	for i := range runs {
+		c := &countedRuns{mlp: m, large: i == 1}
+		checkActions(t, m, a, x, must.Get(Solve(t.Context(), c, a, x, SolveOptions{Margin: 0.1}))(t), 0.1)
+		runs[i] = c.runs
+	}
+	if 2*runs[1] > runs[0] {
+		t.Errorf("%d runs of a model, %d of a large one", runs[0], runs[1])
+	}
+}
+
 // Everyone is worked on once. A piece is told to keep to its core when there are others for the other workers, not when
 // it is alone with several workers or one worker has them all.
 func TestChunks(t *testing.T) {

@@ -12,6 +12,8 @@ func tabular() strategy {
 	return strategy{
 		phases: []func(*pieceSearch) error{
 			(*pieceSearch).searchFactual, (*pieceSearch).feasibilityPhase, (*pieceSearch).expand,
+		},
+		last: []func(*pieceSearch) error{
 			(*pieceSearch).prove, (*pieceSearch).localSearch, (*pieceSearch).perturb, (*pieceSearch).localSearch,
 		},
 		restart: func(p *applicant, _ float32, weights []float64) *candidate {

@@ -11,7 +11,6 @@ import (
 
 	"cfq/internal/lists"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort"
 )
 
 // Placed is a row in a batch, and the model's margin of it there.
@@ -196,7 +195,7 @@ func (c *Model) SeparateRows(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(2, 0xba7c4))
 	most := cmp.Or(c.Fixed(), largeBatch)
 	t := &mixingTest{c: c, rng: rng, rows: min(max(mixedNumbers/largestValue(c.Model), 2), largeBatch, most)}
-	if t.singles = smallBatch; len(c.Graph().Graph.Nodes) >= ort.LargeGraph {
+	if t.singles = smallBatch; c.Large() {
 		t.singles = fewSingles
 	}
 	if _, err := c.session("forward", c.forward); err != nil {

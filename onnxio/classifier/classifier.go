@@ -189,6 +189,9 @@ func (c *Model) Limits(ctx context.Context, x []float32) (margins, limits []floa
 	return c.marginsOf(out[0], c.classes), out[1], nil
 }
 
+// Large reports whether a run takes long however few its rows are.
+func (c *Model) Large() bool { return len(c.Graph().Graph.Nodes) >= ort.LargeGraph }
+
 // Target returns the index of the favourable class.
 func (c *Model) Target() int { return c.target }
 
