@@ -154,23 +154,34 @@ func (f *finder) soleReader(readers map[string][]*graph.Node, alone func(string)
 		if n.Input(0) != value || slices.Contains(n.Inputs[1:], value) || len(n.Outputs) != 1 || !n.Standard() {
 			return "", 0
 		}
-		axis, shape := channelAxis(f.shape(value), a.Out, inner), f.shape(n.Outputs[0])
+		from := f.shape(value)
+		axis := channelAxis(from, a.Out, inner)
 		switch {
 		case n.Op == "Gemm", n.Op == "Conv" && axis == 1:
 			return n.Input(1), inner
-		case Reshapes(n), n.Op == "Relu", n.Op == "LeakyRelu", n.Op == "PRelu":
+		case Reshapes(n), n.Op == "Relu", n.Op == "LeakyRelu", n.Op == "PRelu", n.Op == "Abs":
+		case f.zero(n.Input(1)) && (n.Op == "Max" && len(n.Inputs) == 2 || n.Op == "Clip" && n.Input(2) == ""):
 		case n.Op == "Transpose" && axis > 0:
-			inner = sizeBehind(shape, slices.Index(n.Ints("perm"), int64(axis)))
+			inner = sizeBehind(f.shape(n.Outputs[0]), slices.Index(n.Ints("perm"), int64(axis)))
 		case strings.HasSuffix(n.Op, "Pool") && axis == 1:
-			inner = sizeBehind(shape, axis)
-		case slices.Contains([]string{"ReduceMean", "ReduceSum", "ReduceMax"}, n.Op) && axis > 0:
-			inner = sizeBehind(shape, f.axisLeft(n, axis, len(f.shape(value))))
+			inner = sizeBehind(f.shape(n.Outputs[0]), axis)
+		case (n.Op == "ReduceMean" || n.Op == "ReduceSum" || n.Op == "ReduceMax") && axis > 0:
+			inner = sizeBehind(f.reduced(n, from, axis), axis)
 		default:
 			return "", 0
 		}
 		value = n.Outputs[0]
 	}
 	return "", 0
+}
+
+func (f *finder) zero(constant string) bool {
+	t := f.inits[constant]
+	if t == nil || t.Len() != 1 {
+		return false
+	}
+	v, err := t.Numbers()
+	return err == nil && v[0] == 0
 }
 
 // channelAxis is the axis of so many channels, behind which there are inner numbers; 0 where there is none.
@@ -183,40 +194,27 @@ func channelAxis(shape graph.Shape, channels, inner int) int {
 	return 0
 }
 
-// sizeBehind is how many numbers there are behind one along an axis; 0 where that is not known.
+// sizeBehind is how many numbers there are behind one along an axis; 0 or less where that is not known.
 func sizeBehind(shape graph.Shape, axis int) int {
-	size := 1
-	for i := axis + 1; i < len(shape); i++ {
-		size *= int(max(shape[i].Size, 0))
-	}
-	if axis < 0 || len(shape) == 0 {
+	if axis < 0 || axis >= len(shape) {
 		return 0
 	}
-	return size
+	return int(shape[axis+1:].Elements().Size)
 }
 
-// axisLeft is where an axis of a value of that rank is behind a reduction of others; -1 where it is reduced.
-func (f *finder) axisLeft(n *graph.Node, axis, rank int) int {
-	axes := n.Ints("axes")
+// reduced is the shape with sizes of 1 where n reduces it; nil if that may be the axis that is to stay.
+func (f *finder) reduced(n *graph.Node, shape graph.Shape, stays int) graph.Shape {
+	axes, shape := n.Ints("axes"), slices.Clone(shape)
 	if t := f.inits[n.Input(1)]; t != nil {
 		axes, _ = t.Ints() // none of other types
 	}
-	left := axis
 	for _, x := range axes {
-		if x < 0 {
-			x += int64(rank)
-		}
-		if int(x) == axis {
-			return -1
-		}
-		if int(x) < axis && n.Int("keepdims", 1) == 0 {
-			left--
-		}
+		shape[(int(x)+len(shape))%len(shape)].Size = 1
 	}
-	if len(axes) == 0 {
-		return -1
+	if len(axes) == 0 || shape[stays].Size == 1 {
+		return nil
 	}
-	return left
+	return shape
 }
 
 // reads returns the channel of a that weight k of b multiplies: of a convolution's group, or one that was reshaped.

@@ -201,6 +201,15 @@ func TestUnevenChannels(t *testing.T) {
 	}{
 		{"relu", 0, 0, true, between("Relu")},
 		{"tanh", 0, 0, false, between("Tanh")},
+		{"clip below", 0, 0, true, func(b *builder) string {
+			zero := b.Const(graph.FromFloats("zero", []float32{0}))
+			return b.gemm(b.Op("Max", []string{b.Op("Clip", []string{b.gemm("x", 6, 6), zero}), zero}), 6, 2)
+		}},
+		{"clip above", 0, 0, false, func(b *builder) string {
+			zero := b.Const(graph.FromFloats("zero", []float32{0}))
+			one := b.Const(graph.FromFloats("one", []float32{1}))
+			return b.gemm(b.Op("Clip", []string{b.gemm("x", 6, 6), zero, one}), 6, 2)
+		}},
 		{"mean of places", 0, 0, true, reduced("ReduceMean", 0)},
 		{"sum of places", 0, 0, true, reduced("ReduceSum", 1)},
 		{"a chain, its end", 1, 0, true, func(b *builder) string {
