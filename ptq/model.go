@@ -358,8 +358,11 @@ func (o *Obstacle) Unwrap() error { return o.error }
 // *Obstacle, or an error of the run.
 func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 	c, err := taskmodel.Open(m.Unoptimized(), nil, 1)
-	if err != nil {
-		return nil // of the head, which is declared by the task
+	if err != nil { // of the head, unless a task can declare it
+		if _, never := m.Declare(onnxio.Declared{Output: onnxio.Logits}); never != nil {
+			return &Obstacle{error: err, Recourse: true}
+		}
+		return nil
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	if _, err := c.Answers(ctx, nil, true); err != nil {

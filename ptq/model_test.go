@@ -49,6 +49,10 @@ func TestQuantizable(t *testing.T) {
 	diverged.Graph.Inits[0] = graph.FromFloats(first.Name, nan, first.Dims...)
 	quantized := quantized(t, m, tk, few(people, 60), mustRecipe("ptq"))
 	written := must.Get(codec.Read(quantized.Model, ""))(t)
+	decided := m.Clone()
+	b := graph.NewBuilder(decided.Graph, "d.")
+	half := b.Op("Greater", []string{b.Op("Softmax", []string{"logits"}), b.Const(graph.FromFloats("h", []float32{.5}))})
+	decided.Graph.Outputs = []graph.Value{{Name: b.Op("Cast", []string{half}, graph.IntAttr("to", int64(graph.Float)))}}
 	partly := m.Clone()
 	w := partly.Graph.Inits[0]
 	w.Name, w.DType, w.Raw = "codes", graph.Int8, make([]byte, w.Len())
@@ -91,12 +95,13 @@ func TestQuantizable(t *testing.T) {
 		"one layer of another tool's": {
 			m: partly, why: `layer "/layers.0/Gemm" is quantized already: quantize the float model`, already: true,
 		},
+		"a decision alone": {m: decided, why: "is a decision without its margin", recourse: true},
 		"its own file": {m: written, why: "quantized already", already: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Quantizable(context.Background(), loaded(t, c.m))
-			mixes := c.m.Graph.Nodes[0].Is("Softmax")
-			if refused := usable(t.Context(), loaded(t, c.m), tk); mixes != (refused != nil) {
+			unusable := c.m.Graph.Nodes[0].Is("Softmax") || c.m == decided
+			if refused := usable(t.Context(), loaded(t, c.m), tk); unusable != (refused != nil) {
 				t.Error(refused)
 			}
 			if c.why == "" {
