@@ -112,7 +112,7 @@ func TestCodes(t *testing.T) {
 		{"age, 99", func() float64 { return min(90, max(18, normal(45, 12)())) }, 0.05, []float64{99}},
 		{"a credit score", func() float64 { return min(850, max(300, normal(680, 70)())) }, 0.1, []float64{999}},
 		{"gains", func() float64 { return max(0, math.Round(9000*rng.NormFloat64())) }, 0.01, []float64{99999}},
-		{"household, -1 and 999", func() float64 { return float64(1 + rng.IntN(4)) }, 0.1, []float64{-1, 999}},
+		{"counts, -1 and 999", func() float64 { return float64(rng.IntN(4)) }, 0.1, []float64{-1, 999}},
 		{"age, -1 and 999", func() float64 { return min(90, max(18, normal(45, 12)())) }, 0.04, []float64{-1, 999}},
 		{"months, -1 and 999", count, 0.04, []float64{-1, 999}},
 		{"shares, -1 and 999", rng.Float64, 0.04, []float64{-1, 999}},

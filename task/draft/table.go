@@ -390,7 +390,14 @@ const mostCodes = 5
 func (p *profile) codes() []float64 {
 	low := p.codesAt(true)
 	high := p.without(low).codesAt(false)
-	return append(p.without(high).codesAt(true), high...)
+	rest := p.without(high)
+	if low = rest.codesAt(true); low == nil && high != nil { // where one number is a code, negative ones are, too
+		k := max(0, slices.IndexFunc(rest.points, func(v float64) bool { return v >= 0 }))
+		if low = rest.points[:k]; k > mostCodes || slices.ContainsFunc(low, func(v float64) bool { return !isCode(v) }) {
+			low = nil
+		}
+	}
+	return append(slices.Clone(low), high...)
 }
 
 // isCode says whether people take v for "not known": -1 to -9; two nines or more, of which the last may be 5 to 8;
