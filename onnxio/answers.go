@@ -89,8 +89,7 @@ func (m *Model) tells(l *label, logits [][]float64) bool {
 		slices.SortFunc(order, func(i, j int) int {
 			return cmp.Compare(logits[i][1]-logits[i][0], logits[j][1]-logits[j][0])
 		})
-		texts := slices.Compact(lists.Map(order, func(i int) string { return l.rows[i] }))
-		if len(texts) == 2 {
+		if len(slices.Compact(lists.Map(order, func(i int) string { return l.rows[i] }))) == 2 {
 			return true
 		}
 	}

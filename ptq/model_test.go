@@ -96,7 +96,7 @@ func TestQuantizable(t *testing.T) {
 			m: partly, why: `layer "/layers.0/Gemm" is quantized already: quantize the float model`, already: true,
 		},
 		"a decision alone": {m: decided, why: "is a decision without its margin", recourse: true},
-		"its own file": {m: written, why: "quantized already", already: true},
+		"its own file":     {m: written, why: "quantized already", already: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Quantizable(context.Background(), loaded(t, c.m))

@@ -11,11 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 
 	"cfq/internal/config"
-	"cfq/internal/lists"
 	"cfq/task"
 )
 
@@ -85,21 +83,18 @@ func (r *Rows) Outside(people *task.People) (outside, of int) {
 			numbers++
 		}
 	}
-	expected, ranges := float64(2*numbers)/float64(r.Count+1), r.ranges
-	if len(ranges) == 0 || len(ranges) != people.Dim || expected > 10*fewOutside {
+	expected := float64(2*numbers) / float64(r.Count+1)
+	few := expected > fewOutside
+	if len(r.ranges) == 0 || len(r.ranges) != people.Dim || expected > 10*fewOutside {
 		return 0, 0
-	}
-	if expected > fewOutside {
-		ranges = lists.Map(ranges, func(x [2]float32) [2]float32 {
-			if width := x[1] - x[0]; width > 0 {
-				return [2]float32{x[0] - width, x[1] + width}
-			}
-			return [2]float32{float32(math.Inf(-1)), float32(math.Inf(1))}
-		})
 	}
 	for row := range slices.Chunk(people.X, people.Dim) {
 		for j, v := range row {
-			if !(v >= ranges[j][0] && v <= ranges[j][1]) {
+			lo, hi, room := r.ranges[j][0], r.ranges[j][1], float32(0)
+			if few {
+				room = hi - lo
+			}
+			if !(v >= lo-room && v <= hi+room) && !(few && room == 0) {
 				outside++
 				break
 			}
