@@ -10,6 +10,7 @@ package draft
 import (
 	"cmp"
 	"context"
+	_ "embed" // the names
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -476,23 +477,18 @@ func (d *drafter) groups() {
 	}
 }
 
+// protectedNames has the attributes that people cannot be asked to change, and how names of columns of them begin.
+//
+//go:embed protected.txt
+var protectedNames string
+
 func protected(name string) string {
 	notLetter := func(r rune) bool { return !unicode.IsLetter(r) }
 	words := strings.Join(strings.FieldsFunc(strings.ToLower(name), notLetter), " ")
-	for _, a := range []struct{ what, words string }{
-		{"sex or gender", `sex\b|gender`},
-		{"age", `(age|dob|birth|birthdate)\b`},
-		{"race or ethnic origin", `(race|tribe|caste)\b|ethni|racial`},
-		{"nationality or origin", `(native|country|nation)\b|national|foreign|citizen|immigra`},
-		{"religion", `faith\b|religi`},
-		{
-			"marital or family status",
-			`(wife|spouse|family|children|kids)\b|marital|marri|husband|depend|divorc|relationship`,
-		},
-		{"health or disability", `health\b|disab|pregnan|genetic|diagnos`},
-	} {
-		if regexp.MustCompile(`\b(` + a.words + `)`).MatchString(words) {
-			return a.what
+	for line := range strings.Lines(protectedNames) {
+		what, pattern, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if regexp.MustCompile(`\b(` + pattern + `)`).MatchString(words) {
+			return what
 		}
 	}
 	return ""
