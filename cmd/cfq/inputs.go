@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -211,10 +212,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *
 	if d.opened, err = f.openFiles(ctx, e, paths, f.findPeople); err != nil {
 		return nil, err
 	}
-	if err := d.describe(); err != nil {
-		return nil, err
-	}
-	if err := d.pairing(); err != nil {
+	if err := cmp.Or(d.describe(), d.pairing()); err != nil {
 		return nil, err
 	}
 	f.minGroup = max(f.minGroup, 1)

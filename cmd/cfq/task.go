@@ -80,10 +80,8 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 	if err != nil {
 		return err
 	}
-	if err := dataFile(f.data); err != nil {
-		return err
-	}
-	if err := writable([]string{f.data, args[0]}, []string{f.out}, f.overwrite); err != nil {
+	err = cmp.Or(dataFile(f.data), writable([]string{f.data, args[0]}, []string{f.out}, f.overwrite))
+	if err != nil {
 		return err
 	}
 	rows, err := readSelection(f.rows)
