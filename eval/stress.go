@@ -165,7 +165,7 @@ func ParseStress(spec string) (s Stress, err error) {
 	s.kind, rest = kind, strings.TrimSpace(rest)
 	switch kind {
 	case "noise":
-		s.noise, err = number(rest, isPositive,
+		s.noise, err = number(rest, aboveZero, math.MaxFloat64,
 			"the size of the noise is a number above 0, in standard deviations: noise:%g", presetNoise)
 	case "mix": // the others are also those without a value
 		group, given := rest, ""
@@ -178,11 +178,11 @@ func ParseStress(spec string) (s Stress, err error) {
 			break
 		}
 		s.group = strings.TrimSpace(feature) + "=" + strings.TrimSpace(value)
-		s.share, err = number(strings.TrimSpace(given), isShare,
+		s.share, err = number(strings.TrimSpace(given), 0, 1,
 			"the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5", group, group)
 	case "outcome":
 		s.group = "the unfavourable outcome"
-		s.share, err = number(rest, isShare,
+		s.share, err = number(rest, 0, 1,
 			"the share of people with the unfavourable outcome is a number from 0 to 1: outcome:0.8")
 	case "sparsity", "bounds":
 		err = s.parseLimits()
@@ -207,18 +207,16 @@ func ParseStress(spec string) (s Stress, err error) {
 	return s, nil
 }
 
-// number reads one that fits; otherwise the error has the text.
-func number(text string, fits func(v float64) bool, format string, a ...any) (float64, error) {
+// number reads one from least to most; otherwise the error has the text.
+func number(text string, least, most float64, format string, a ...any) (float64, error) {
 	v, ok := task.Number(text)
-	if !ok || !fits(v) {
+	if !ok || v < least || v > most {
 		return 0, fmt.Errorf(format, a...)
 	}
 	return v, nil
 }
 
-func isShare(v float64) bool { return v >= 0 && v <= 1 }
-
-func isPositive(v float64) bool { return v > 0 }
+const aboveZero = math.SmallestNonzeroFloat64
 
 const presetNoise = 0.25
 
@@ -237,7 +235,7 @@ func (s *Stress) parseLimits() (err error) {
 				return errors.New("the number of features is a whole number of 1 or more: sparsity:2")
 			}
 		case "bounds":
-			if s.scale, err = number(rest, isPositive,
+			if s.scale, err = number(rest, aboveZero, math.MaxFloat64,
 				"the factor on how far features may go is a number above 0: bounds:0.5"); err != nil {
 				return err
 			}

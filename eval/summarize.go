@@ -81,7 +81,12 @@ func (s *Settings) Check() error {
 
 func (y *resultAccumulator) result(file DataFile) *Result {
 	s := *y.s
-	r := &Result{Settings: s, Population: y.population(file), Margins: make([]AtMargin, len(s.Margins))}
+	r := &Result{Settings: s, Population: y.people, Margins: make([]AtMargin, len(s.Margins))}
+	p := &r.Population
+	p.DataFile = file
+	p.Rows, p.Refused = max(p.Rows, p.Read), p.Read-p.Favoured
+	p.UnreadableRows = NewTally(p.Unreadable, p.Unreadable+y.rows.all)
+	p.UnlabelledRows = NewTally(y.rows.all-y.rows.labelled, y.rows.all)
 	r.Values, _ = y.once.values(s.Confidence)
 	for i := range r.Margins {
 		m := &r.Margins[i]
@@ -98,16 +103,6 @@ func (y *resultAccumulator) result(file DataFile) *Result {
 	}
 	r.Warnings = y.warnings(r)
 	return r
-}
-
-func (y *resultAccumulator) population(file DataFile) Population {
-	p := y.people
-	p.DataFile = file
-	p.Rows = max(p.Rows, p.Read)
-	p.Refused = p.Read - p.Favoured
-	p.UnreadableRows = NewTally(p.Unreadable, p.Unreadable+y.rows.all)
-	p.UnlabelledRows = NewTally(y.rows.all-y.rows.labelled, y.rows.all)
-	return p
 }
 
 func count(b bool) int {
