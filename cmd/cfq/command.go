@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -313,17 +314,11 @@ func (r *flagRow) limit(fs *pflag.FlagSet, variable any) {
 }
 
 func numbersAt(variable any) []float64 {
-	switch at := variable.(type) {
-	case *int:
-		return []float64{float64(*at)}
-	case *uint64:
-		return []float64{float64(*at)}
-	case *float64:
-		return []float64{*at}
-	case *[]float64:
-		return *at
+	v := reflect.ValueOf(variable).Elem()
+	if list, ok := v.Interface().([]float64); ok {
+		return list
 	}
-	panic(fmt.Sprintf("a flag with an interval sets a %T", variable))
+	return []float64{v.Convert(reflect.TypeFor[float64]()).Float()}
 }
 
 // parseNumbers reads a list of numbers that are separated by commas.

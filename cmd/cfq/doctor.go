@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -36,27 +37,17 @@ func doctor(ctx context.Context, e *env, _ []string) error {
 		CPU: ort.CPUFeatures(), Saturates: ort.Saturates(), Library: library{Pinned: ort.Version}, SelfTest: "not run",
 	}
 	c.Cache, _ = ort.CachePath() // "" where there is none
-	err := c.examine(ctx, e)
+	var err error
+	if c.Library.Info, err = ort.Find(e.lib); err == nil {
+		start := time.Now()
+		c.SelfTest = "passed"
+		if err = ort.SelfTest(ctx, e.engine()); err != nil {
+			c.SelfTest, err = "failed", fmt.Errorf("self-test of %s: %w", c.Library.Path, err)
+		}
+		c.Millis = time.Since(start).Milliseconds()
+	}
 	if c.OK = err == nil; err != nil {
 		c.Error = err.Error()
 	}
-	if werr := e.page("checkup", c); werr != nil {
-		return werr
-	}
-	return err
-}
-
-func (c *checkup) examine(ctx context.Context, e *env) (err error) {
-	if c.Library.Info, err = ort.Find(e.lib); err != nil {
-		return err
-	}
-	start := time.Now()
-	err = ort.SelfTest(ctx, e.engine())
-	c.Millis = time.Since(start).Milliseconds()
-	if err != nil {
-		c.SelfTest = "failed"
-		return fmt.Errorf("self-test of %s: %w", c.Library.Path, err)
-	}
-	c.SelfTest = "passed"
-	return nil
+	return cmp.Or(e.page("checkup", c), err)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/eval/records"
 	"cfq/internal/cli"
 	"cfq/internal/lists"
 	"cfq/internal/message"
@@ -48,20 +49,14 @@ func (f *streamFlags) check(given func(flag string) bool, args []string, refused
 	return nil
 }
 
-// The statuses of rows that are no people.
-const (
-	unreadable = "unreadable"
-	filtered   = "filtered"
-)
-
 const maxReported = 1000
 
 // rowAnswers answer the rows of a stream behind the cells that are kept, in columns of their own: people those of each
-// person, other those of rows with a status instead.
+// person, other those of rows that are no people.
 type rowAnswers struct {
 	columns []string
 	people  func(p *task.People) ([][]any, error)
-	other   func(status string) []any
+	other   func(why records.Outcome) []any
 }
 
 type rowStream struct {
@@ -149,9 +144,9 @@ func (s *rowStream) batch(b *rowio.Batch) (err error) {
 			cells = answers[row.Person]
 		case row.Problem != nil:
 			s.report(row.Problem)
-			cells = s.other(unreadable)
+			cells = s.other(records.Unreadable)
 		default:
-			cells = s.other(filtered)
+			cells = s.other(records.Filtered)
 		}
 		if err := s.out.Write(slices.Concat(row.Kept, cells)); err != nil {
 			return err
@@ -194,8 +189,8 @@ func (j *recourseJob) answerStream(ctx context.Context) error {
 			return rows, nil
 		}
 		names := columns.Names()
-		return &rowAnswers{names, people, func(status string) []any {
-			return append([]any{status}, make([]any, len(names)-1)...)
+		return &rowAnswers{names, people, func(why records.Outcome) []any {
+			return append([]any{string(why)}, make([]any, len(names)-1)...)
 		}}, nil
 	})
 }

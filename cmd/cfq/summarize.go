@@ -85,13 +85,7 @@ func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins [
 			}
 			return rows, err
 		}
-		return &rowAnswers{columns, people, func(status string) []any {
-			why := records.Unreadable
-			if status == filtered {
-				why = records.Filtered
-			}
-			return own(table.Count(why, 1))
-		}}, nil
+		return &rowAnswers{columns, people, func(why records.Outcome) []any { return own(table.Count(why, 1)) }}, nil
 	})
 }
 

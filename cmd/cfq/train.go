@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -55,7 +56,16 @@ func (f *trainFlags) check(e *env) (err error) {
 	if err := f.o.Check(); err != nil {
 		return cli.WithCode(err, cli.Unusable)
 	}
-	if err := f.checkObjective(e); err != nil {
+	auto := f.o.Arch.Autoencoder()
+	err = cmp.Or(
+		e.conflict(auto, "FLAG: an autoencoder has one of its own", "objective"),
+		refuseFlags(func(string) bool { return len(f.o.Attributes) > 0 && !auto },
+			"FLAG: a classifier has no code; --arch autoencoder:SIZE,... has one", "attributes"),
+	)
+	if err != nil {
+		return err
+	}
+	if f.objective, err = qat.FindObjective(f.o.Train.Objective); err != nil {
 		return err
 	}
 	return writable(f.paths(), append(f.models(), f.log), f.overwrite)
@@ -67,17 +77,6 @@ func (f *trainFlags) models() []string {
 	}
 	base := strings.TrimSuffix(f.out, ".onnx")
 	return []string{base + ".encoder.onnx", base + ".decoder.onnx"}
-}
-
-func (f *trainFlags) checkObjective(e *env) (err error) {
-	if f.o.Arch.Autoencoder() && e.changed("objective") {
-		return cli.Usagef(cli.HintConflict, "--objective: an autoencoder has one of its own")
-	}
-	if len(f.o.Attributes) > 0 && !f.o.Arch.Autoencoder() {
-		return cli.Usagef(cli.HintConflict, "--attributes: a classifier has no code; --arch autoencoder:SIZE,... has one")
-	}
-	f.objective, err = qat.FindObjective(f.o.Train.Objective)
-	return err
 }
 
 func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
