@@ -155,3 +155,21 @@ func TestTransferAlongLines(t *testing.T) {
 		t.Errorf("%d of %d searches end with their nodes, not with their bounds", open, seeds)
 	}
 }
+
+// What rounding alone lets through may have larger margins than any action: the search ends all the same.
+func TestTransferWithinRounding(t *testing.T) {
+	t.Parallel()
+	tk := numbers(3)
+	tk.Features[2].Actionable, tk.Features[2].Mutable = false, false
+	a := compile(t, tk)
+	f := &proof.Network{Rows: [][]float64{{1, 1, 1}}, Bias: []float64{-3000}}
+	g := &proof.Network{Rows: [][]float64{{1, 0.5, 1}}, Bias: []float64{-3000.3}}
+	pair := must.Get(proof.NewPair(f, g))(t)
+	got := must.Get(pair.Transfer(t.Context(), a, []float32{0, 0, 3000}, 1, 1e-4, 100))(t)
+	if got.Nodes >= 100 || got.Lower < 0.7 || got.Upper < 0.733 || got.Upper > 0.76 {
+		t.Errorf("between %g and %g after %d nodes", got.Lower, got.Upper, got.Nodes)
+	}
+	if _, err := pair.Alone().Transfer(t.Context(), a, []float32{0, 0, 3000}, 1, 1e-4, 100); err == nil {
+		t.Error("one network says something about two")
+	}
+}

@@ -23,6 +23,7 @@ type actions struct {
 	limits    []constraint.Limit
 	limit     int
 	budget    float64 // on the sum of the variables' costs
+	reserve   float64 // of the budget, for what writing a number without steps adds
 	beyond    float64 // the least cost of a change that is farther than the variables go
 
 	dualMaximum

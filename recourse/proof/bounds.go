@@ -14,12 +14,12 @@ type problem struct {
 	*actions
 	substitution
 
-	all           []domain
-	root          *bounds // over all domains; nil when there is no action
-	ofAt, apartAt field   // the network, and how the other one differs
-	// How far the margins that ONNX Runtime computes may be from the network's, for either network.
-	slack, otherSlack float64
-	z, e              []float64 // of an evaluation: what the units of either network give
+	all                     []domain
+	root                    *bounds   // over all domains; nil when there is no action
+	ofAt, apartAt           field     // the network, and how the other one differs
+	z, e                    []float64 // of an evaluation: what the units of either network give
+	rounding, otherRounding rounding
+	real                    bool // leaves float32 out
 }
 
 // substitution is the state of the last one.
@@ -28,8 +28,15 @@ type substitution struct {
 	constant    float64
 	heldH       []float64 // what was left on a unit, and on its difference, when it was relaxed
 	heldD       []float64
-	planes      [][]float64  // of the open units of a node, upper bounds
-	prices      [][4]float64 // of the bounds of units
+	planes      [][4]bound // of the units of the last node that are open
+}
+
+// bound is a plane and a constant that bound what a unit reads: from above, from below with the sign reversed, and the
+// same of how much more its twin reads.
+type bound struct {
+	plane    []float64
+	constant float64
+	price    float64 // of costs, that is best for it
 }
 
 func (p *problem) pair() bool { return p.other.bias != nil }
@@ -221,12 +228,6 @@ func (p *problem) include(r int, z, apart float64, at *float64) {
 	}
 }
 
-// above bounds z times row r plus apart times the row of the difference over the domains. -Inf: there is no action.
-func (p *problem) above(b *bounds, dom []domain, r int, z, apart float64, rounds int) float64 {
-	p.reduce(b, r, z, apart)
-	return p.spared(p.maximum(dom, p.plane, rounds))
-}
-
 // reduce sets the plane and the constant that bound z times row r plus apart times the row of the difference.
 func (p *problem) reduce(b *bounds, r int, z, apart float64) {
 	clear(p.plane)
@@ -246,26 +247,27 @@ func (p *problem) spared(bound float64) float64 {
 // few and many are rounds of the dual: of the bound of a unit, and of a margin.
 const few, many = 4, 20
 
-// narrow bounds the units over the domains within what b says already; false when there is no action.
-func (p *problem) narrow(b *bounds, dom []domain) bool {
+// narrow bounds the units over the domains within what b says already: by new planes, or by those that it left of larger
+// domains. It is false when there is no action.
+func (p *problem) narrow(b *bounds, dom []domain, anew bool) bool {
 	for u := range p.units {
-		if p.planes[u] = p.planes[u][:0]; b.decided(u) {
+		if b.decided(u) {
 			continue
 		}
-		way := func(k int, z, apart float64) float64 {
-			p.reduce(b, u, z, apart)
-			return p.spared(p.dual(dom, p.plane, &p.prices[u][k]))
+		lo, hi := []*float64{&b.lo[u]}, []*float64{&b.hi[u]}
+		if p.pair() {
+			lo, hi = append(lo, &b.apartLo[u]), append(hi, &b.apartHi[u])
 		}
-		b.hi[u] = min(b.hi[u], way(0, 1, 0))
-		p.planes[u] = append(p.planes[u], p.plane...)
-		b.lo[u] = max(b.lo[u], -way(1, -1, 0))
-		if b.lo[u] > b.hi[u] {
-			return false
-		}
-		if b.apartLo != nil {
-			b.apartHi[u] = min(b.apartHi[u], way(2, 0, 1))
-			b.apartLo[u] = max(b.apartLo[u], -way(3, 0, -1))
-			if b.apartLo[u] > b.apartHi[u] {
+		for k := range 2 * len(lo) {
+			of, sign := &p.planes[u][k], float64(1-2*(k%2))
+			if anew {
+				p.reduce(b, u, sign*float64(1-k/2), sign*float64(k/2))
+				of.plane, of.constant = append(of.plane[:0], p.plane...), p.constant
+			}
+			p.constant = of.constant
+			if most := p.spared(p.dual(dom, of.plane, &of.price)); sign > 0 {
+				*hi[k/2] = min(*hi[k/2], most)
+			} else if *lo[k/2] = max(*lo[k/2], -most); *lo[k/2] > *hi[k/2] {
 				return false
 			}
 		}

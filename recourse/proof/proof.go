@@ -29,10 +29,9 @@ package proof
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
-
-	"gonum.org/v1/gonum/floats"
 
 	"cfq/recourse/constraint"
 )
@@ -67,8 +66,8 @@ func (k *Pair) Cheapest(ctx context.Context, a *constraint.Set, x []float32, g G
 	best.Cost = g.Cost
 	least := g.Cost * (1 - g.Gap) // what actions have to cost less than
 	p.prepare(least)
-	s := &search{problem: p, floor: g.Margin - p.slack, nodes: g.Nodes, aim: g.Aim}
-	if g.Real {
+	s := &search{problem: p, floor: g.Margin, nodes: g.Nodes, aim: g.Aim}
+	if p.real = g.Real; g.Real {
 		s.floor = g.Aim
 	}
 	point, d := make([]float32, len(x)), make([]float32, len(x))
@@ -137,11 +136,22 @@ func (k *Pair) Transfer(ctx context.Context, a *constraint.Set, x []float32, cos
 	out Difference, err error,
 ) {
 	p := k.newProblem(a, x)
+	if !p.pair() {
+		return out, errors.New("a proof about two networks needs the other one: see NewPair")
+	}
+	p.afford(cost * (1 - 1e-4)) // which writing a number may add
+	least := p.budget
 	p.prepare(cost*(1+1e-6) + p.blur()) // numbers read as an action within the noise of float32
-	s := &search{problem: p, floor: -p.slack, tolerance: tolerance, nodes: nodes, aim: math.Inf(1)}
+	p.reserve = p.budget - least
+	s := &search{problem: p, tolerance: tolerance, nodes: nodes, aim: math.Inf(1)}
 	d := make([]float32, len(x))
+	out.Lower = math.Inf(-1)
 	s.accept = func(action []float32, margin, other float64, _ bool) {
-		if other > 0 || margin <= s.best {
+		reached := math.Inf(-1) // by what ONNX Runtime may make of it
+		if slack, twin := p.slack(p.z, p.e); other <= twin {
+			reached = margin + slack
+		}
+		if reached <= s.best && (other > 0 || margin <= out.Lower) {
 			return
 		}
 		point := make([]float32, len(x))
@@ -149,14 +159,16 @@ func (k *Pair) Transfer(ctx context.Context, a *constraint.Set, x []float32, cos
 		if constraint.Difference(d, x, point); a.Check(x, d) != nil || a.Cost(x, d) > cost*(1+1e-6) {
 			return
 		}
-		s.best, out.Refuted = margin, point
+		if s.best = max(s.best, reached); other <= 0 && margin > out.Lower {
+			out.Lower, out.Refuted = margin, point
+		}
 	}
 	rows := make([]int, k.margins)
 	for r := range rows {
 		rows[r] = r
 	}
 	upper, err := s.run(ctx, rows)
-	out.Lower, out.Upper, out.Nodes = s.best, max(upper, s.floor)+p.slack, s.seen
+	out.Upper, out.Nodes = max(upper, 0), s.seen
 	if p.budget > p.beyond {
 		out.Upper = math.Inf(1)
 	}
@@ -169,7 +181,7 @@ func (p *problem) prepare(cost float64) {
 		p.afford(cost)
 	}
 	p.root = noBounds(p.units, p.pair())
-	if !p.tighten(p.all) || !p.narrow(p.root, p.all) {
+	if !p.tighten(p.all) || !p.narrow(p.root, p.all, true) {
 		p.root = nil
 		return
 	}
@@ -179,10 +191,9 @@ func (p *problem) prepare(cost float64) {
 		unclear[j] += 3e-7 * (1 + size)
 	}
 	p.noise = p.linear.Noise(unclear)
-	p.slack = p.rounding(&p.of, inputs, off, p.root.hi)
+	p.rounding = p.roundingOf(&p.of, off)
 	if p.pair() {
-		hi := floats.AddTo(make([]float64, p.units), p.root.hi, p.root.apartHi)
-		p.otherSlack = p.rounding(&p.other, inputs, off, hi)
+		p.otherRounding = p.roundingOf(&p.other, off)
 	}
 }
 
@@ -230,27 +241,77 @@ func (p *problem) size(i int) float64 {
 	return 1
 }
 
-// rounding returns how far margins in float32 may be from those of a network whose units read at most hi.
-func (p *problem) rounding(s *side, inputs, off, hi []float64) (worst float64) {
-	units := make([]float64, p.units+p.margins)
-	for r := range units {
-		size, terms := math.Abs(s.bias[r]), 10.0
-		for j, w := range s.input[r] {
-			if w != 0 && inputs[j] > 0 {
-				size += math.Abs(w) * inputs[j]
-				units[r] += math.Abs(w) * off[j]
+// rounding is that of a network's rows: the magnitudes that inputs add to each, how far they are off, and their number.
+type rounding struct{ size, off, terms, sums []float64 }
+
+func (p *problem) roundingOf(s *side, off []float64) (r rounding) {
+	for k, w := range s.input {
+		size, by, terms := math.Abs(s.bias[k]), 0.0, 10.0
+		for j, v := range w {
+			by += math.Abs(v) * off[j]
+			if v != 0 && p.x[j] != 0 {
+				size += math.Abs(v * float64(p.x[j]))
 				terms++
 			}
 		}
-		for k, w := range s.weight[r] {
-			if u := s.first[r] + k; w != 0 && hi[u]+units[u] > 0 {
+		for i := range p.variables {
+			if w != nil {
+				most, count := p.largest(i, w)
+				size += most
+				terms += count
+			}
+		}
+		r.size, r.off, r.terms = append(r.size, size), append(r.off, by), append(r.terms, terms)
+	}
+	r.sums = make([]float64, len(r.size))
+	return r
+}
+
+// largest returns the magnitudes that a variable adds to a row of these weights at most, and their number.
+func (p *problem) largest(i int, w []float64) (most, terms float64) {
+	v, d := &p.variables[i], &p.all[i]
+	add := func(slot int, times float64) {
+		size, n := 0.0, 0.0
+		for _, t := range p.effects[slot] {
+			if w[t.input] != 0 {
+				size += times * math.Abs(w[t.input]*t.by)
+				n++
+			}
+		}
+		most, terms = max(most, size), max(terms, n)
+	}
+	if v.line {
+		add(v.slot, max(-d.lo, d.hi))
+	}
+	for _, k := range d.options {
+		add(v.slot+int(k), 1)
+	}
+	return most, terms
+}
+
+// slack returns how far margins in float32 may be from those of the networks, whose units give at most hi and twin.
+func (p *problem) slack(hi, twin []float64) (of, other float64) {
+	if p.real {
+		return 0, 0
+	}
+	if of = p.rounding.margin(&p.of, hi, p.units); p.pair() {
+		other = p.otherRounding.margin(&p.other, twin, p.units)
+	}
+	return of, other
+}
+
+func (r *rounding) margin(s *side, hi []float64, units int) (worst float64) {
+	for k, weights := range s.weight {
+		size, off, terms := r.size[k], r.off[k], r.terms[k]
+		for i, w := range weights {
+			if u := s.first[k] + i; w != 0 && hi[u]+r.sums[u] > 0 {
 				size += math.Abs(w) * max(hi[u], 0)
-				units[r] += math.Abs(w) * units[u]
+				off += math.Abs(w) * r.sums[u]
 				terms++
 			}
 		}
-		if units[r] = 1.001 * (units[r] + terms*math.Exp2(-24)*size); r >= p.units {
-			worst = max(worst, units[r])
+		if r.sums[k] = 1.001 * (off + terms*math.Exp2(-24)*size); k >= units {
+			worst = max(worst, r.sums[k])
 		}
 	}
 	return worst

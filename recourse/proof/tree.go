@@ -23,8 +23,7 @@ func (k *Pair) newProblem(a *constraint.Set, x []float32) *problem {
 	p.z, p.e = make([]float64, k.units+k.margins), make([]float64, k.units+k.margins)
 	p.h, p.d = make([]float64, k.units), make([]float64, k.units)
 	p.heldH, p.heldD = make([]float64, k.units), make([]float64, k.units)
-	p.plane, p.planes = make([]float64, len(p.effects)), make([][]float64, k.units)
-	p.prices = make([][4]float64, k.units)
+	p.plane, p.planes = make([]float64, len(p.effects)), make([][4]bound, k.units)
 	for _, to := range []*assignment{&p.rich, &p.poor, &p.spare} {
 		to.pos = make([]float64, len(p.all))
 	}
@@ -40,9 +39,11 @@ type node struct {
 	need  []float64 // of the rows of rules
 	split           // how it is divided
 
-	by      int                       // the row that its parent is bounded by best; -1: it has none
-	settled []*constraint.Disjunction // conditions that its domains and rows imply
-	budget  float64                   // of upper
+	by     int     // the row that bounds it best
+	lambda float64 // the multiplier of the other network's margin in that bound
+
+	settled           []*constraint.Disjunction // conditions that its domains and rows imply
+	slack, otherSlack float64                   // of the rounding of either network
 }
 
 // split divides a node: by the alternatives of a condition, or by the positions of a variable.
@@ -99,15 +100,16 @@ func (s *search) run(ctx context.Context, rows []int) (upper float64, err error)
 	}
 	need := floats.SubTo(make([]float64, len(s.noise)), s.linear.Need, s.noise)
 	for _, row := range rows {
-		s.add(&node{dom: slices.Clone(s.all), b: s.root.clone(), row: row, need: need, by: -1})
+		n := &node{dom: slices.Clone(s.all), b: s.root.clone(), row: row, need: need, upper: math.Inf(1), lambda: 1}
+		s.round(n)
+		heap.Push(&s.open, n)
 	}
 	for len(s.open) > 0 && s.open[0].upper > s.enough() && s.seen < s.nodes {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
 		n := heap.Pop(&s.open).(*node)
-		if s.budget < n.budget { // costs have come down since
-			s.add(n)
+		if s.seen++; !s.look(n) {
 			continue
 		}
 		parts := s.divide(n)
@@ -127,23 +129,42 @@ func (s *search) run(ctx context.Context, rows []int) (upper float64, err error)
 
 func (s *search) enough() float64 { return max(s.floor, s.best+s.tolerance) }
 
+// look bounds a node, and says whether it is to be divided.
+func (s *search) look(n *node) bool {
+	if !s.tighten(n.dom) || !s.allowed(n) || !s.narrow(n.b, n.dom, true) {
+		return false
+	}
+	s.round(n)
+	s.bound(n)
+	return s.matters(n)
+}
+
+// add bounds a part of the last node by the planes that bound the units of that one, and opens it unless that is enough.
 func (s *search) add(n *node) {
-	s.seen++
-	if n.budget = s.budget; !s.tighten(n.dom) || !s.allowed(n) {
+	if !s.tighten(n.dom) || !s.allowed(n) || !s.narrow(n.b, n.dom, false) {
 		return
 	}
-	// Units need no bounds over the part where those over the whole are enough; of two networks they rarely are.
-	if n.by >= 0 && !s.pair() && s.above(n.b, n.dom, s.units+n.by, 1, 0, few) <= s.floor {
-		return
-	}
-	if !s.narrow(n.b, n.dom) {
-		return
-	}
-	if s.bound(n); n.upper > s.enough() {
+	s.round(n)
+	if n.upper = min(n.upper, s.margin(n, n.by, n.lambda)); s.matters(n) {
 		heap.Push(&s.open, n)
-	} else { // close enough to what was found, but maybe above it
-		s.lost = max(s.lost, n.upper)
 	}
+}
+
+// matters says whether a node is not close enough to what was found. Otherwise it may still be above that.
+func (s *search) matters(n *node) bool {
+	if n.upper > s.enough() {
+		return true
+	}
+	s.lost = max(s.lost, n.upper)
+	return false
+}
+
+// round sets how far the margins that ONNX Runtime computes may be from those of the networks.
+func (s *search) round(n *node) {
+	if s.pair() {
+		floats.AddTo(s.e[:s.units], n.b.hi, n.b.apartHi)
+	}
+	n.slack, n.otherSlack = s.slack(n.b.hi, s.e)
 }
 
 // tighten takes out what costs more than the others leave; false when nothing is left.
@@ -219,10 +240,8 @@ func (p *problem) allowed(n *node) bool {
 	return true
 }
 
-// multipliers are tried on what the other network refuses: no margin of it counts for less than nothing.
-func multipliers() []float64 {
-	return []float64{1, 0.95, 1.05, 0.9, 1.1, 0.8, 1.25, 0.65, 1.5, 0.4, 2, 0}
-}
+// multipliers of the parent's are tried on what the other network refuses: no margin of it counts for less than nothing.
+func multipliers() []float64 { return []float64{1, 0.95, 1.05, 0.85, 1.2, 0.6, 1.7, 0} }
 
 // bound sets what the node's objective is at most, tries the actions that its bounds come from, and chooses how to
 // divide it.
@@ -231,8 +250,8 @@ func (s *search) bound(n *node) {
 		n.upper = math.Inf(-1)
 		pos := make([]float64, len(n.dom))
 		s.cheapest(pos, n.dom)
-		if margin, other := s.examine(n, pos, true); s.pair() && other <= s.otherSlack {
-			s.lost = max(s.lost, margin)
+		if margin, other := s.examine(n, pos, true); s.pair() && other <= n.otherSlack {
+			s.lost = max(s.lost, margin+n.slack)
 		}
 		return
 	}
@@ -249,15 +268,15 @@ func (s *search) bound(n *node) {
 		}
 	}
 	if n.row >= 0 {
-		for _, lambda := range multipliers() {
-			if consider(n.row, lambda); n.upper <= s.enough() {
-				return
+		for _, by := range multipliers() {
+			if consider(n.row, cmp.Or(n.lambda, 1)*by); n.upper <= s.enough() {
+				break
 			}
 		}
 	}
 	s.cross(n)
 	for r := range s.margins { // the margin is the least
-		if r != n.row {
+		if r != n.row && n.upper > s.enough() {
 			consider(r, 0)
 		}
 	}
@@ -265,7 +284,7 @@ func (s *search) bound(n *node) {
 		return
 	}
 	s.margin(n, row, with)
-	n.by = row
+	n.by, n.lambda = row, with
 	n.plane = slices.Clone(s.plane)
 	s.choose(n)
 }
@@ -273,8 +292,9 @@ func (s *search) bound(n *node) {
 // margin bounds row r of the margins, less lambda times the other network's, over the node's actions. Rules count by
 // multipliers, too, each in turn: the bound is convex in them, and holds for any.
 func (s *search) margin(n *node, r int, lambda float64) float64 {
-	best := s.above(n.b, n.dom, s.units+r, 1-lambda, -lambda, many) + lambda*s.otherSlack
-	at := s.constant + lambda*s.otherSlack
+	s.reduce(n.b, s.units+r, 1-lambda, -lambda)
+	s.constant += lambda*n.otherSlack + n.slack
+	best, at := s.spared(s.maximum(n.dom, s.plane, many)), s.constant
 	s.mixed = nil
 	for k, need := range n.need {
 		if math.IsInf(need, -1) || best <= s.enough() {
@@ -309,7 +329,6 @@ func (s *search) margin(n *node, r int, lambda float64) float64 {
 		}
 		bound(chosen)
 		at -= chosen * need
-		s.constant = at - lambda*s.otherSlack
 	}
 	return best
 }
@@ -423,14 +442,16 @@ func (s *search) examine(n *node, pos []float64, alone bool) (margin, other floa
 	} else {
 		s.refused = pos
 	}
-	if margin <= s.floor {
+	if margin+n.slack <= s.floor {
 		return margin, other
 	}
 	action := s.action(pos)
 	if n.condition == nil {
 		n.condition = s.linear.Violated(action, n.settled)
 	}
-	s.accept(action, margin, other, alone)
+	if !(other > n.otherSlack) {
+		s.accept(action, margin, other, alone)
+	}
 	return margin, other
 }
 
@@ -462,8 +483,12 @@ func (p *problem) between(from []float64) []float64 {
 			continue
 		}
 		before := v.cost(pos[i])
-		if v.line && v.cost(to) > before+left {
-			to = math.Copysign(min(v.reach(before+left), math.Abs(to)), to)
+		most := before + left
+		if !v.whole {
+			most -= p.reserve
+		}
+		if v.line && v.cost(to) > most {
+			to = math.Copysign(min(v.reach(most), math.Abs(to)), to)
 		}
 		if v.cost(to) > before+left || to == 0 && pos[i] != 0 {
 			continue
@@ -492,7 +517,7 @@ func (s *search) choose(n *node) {
 	lost := make([]float64, s.units)
 	exact := true
 	for u := range lost {
-		if len(s.planes[u]) > 0 && (s.heldH[u] != 0 || s.heldD[u] != 0) {
+		if !n.b.decided(u) && (s.heldH[u] != 0 || s.heldD[u] != 0) {
 			lost[u] = n.b.relaxed(u, s.heldH[u], s.heldD[u]).loss / max(n.b.hi[u]-n.b.lo[u], 1e-9)
 			exact = exact && lost[u] == 0
 		}
@@ -513,7 +538,7 @@ func (s *search) choose(n *node) {
 		score := 0.01*d.width(v, n.plane) + 1e-12
 		for u, w := range lost {
 			if w > 0 {
-				score += w * d.width(v, s.planes[u])
+				score += w * d.width(v, s.planes[u][0].plane)
 			}
 		}
 		if rich, poor := s.rich.pos[i], s.poor.pos[i]; exact && rich != poor {
@@ -577,9 +602,9 @@ func (s *search) divide(n *node) (parts []*node) {
 }
 
 func (n *node) part() *node {
-	return &node{
-		dom: slices.Clone(n.dom), b: n.b.clone(), row: n.row, need: n.need, settled: n.settled, by: n.by,
-	}
+	part := *n
+	part.dom, part.b, part.split = slices.Clone(n.dom), n.b.clone(), split{}
+	return &part
 }
 
 // alternatives returns the parts of the node that a condition divides it into.
