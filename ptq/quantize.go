@@ -185,8 +185,8 @@ func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, er
 	return r, r.verify(ctx, c.sample.people.X, &c.net.run) // in ONNX Runtime
 }
 
-// better refines allocations and returns the one with the least margin error on ways to recourse that takes
-// no more bytes than the first one, which is plain and stays where nobody has recourse.
+// better refines allocations and returns the one that after the rounds has the least margin error on ways to recourse
+// and takes no more bytes than the first one, which is plain and stays where nobody has recourse.
 func (c *calibration) better(ctx context.Context, all []allocation) (best allocation, err error) {
 	var judging refine.Points
 	if len(all) > 1 {
@@ -201,9 +201,13 @@ func (c *calibration) better(ctx context.Context, all []allocation) (best alloca
 			return best, err
 		}
 	}
+	points, err := c.refinePoints(ctx, c.fitSet)
+	if err != nil {
+		return best, err
+	}
 	least, allowed := math.Inf(1), 0
 	for k, w := range all {
-		w.layers, w.refined, err = c.refine(ctx, w.from.assemble(w.from.layers, w.widths), c.fitSet)
+		w.layers, w.refined, err = c.refineRounds(ctx, w.from.assemble(w.from.layers, w.widths), points)
 		e, bytes := 0.0, 0
 		if err == nil && len(judging.Margins) > 0 {
 			e, err = c.errorAt(ctx, w.layers, &judging)
@@ -222,7 +226,18 @@ func (c *calibration) better(ctx context.Context, all []allocation) (best alloca
 		}
 	}
 	best.allowed = allowed
-	return best, nil
+	if best.refined == nil {
+		return best, nil
+	}
+	outcome, bytes := *best.refined, 0
+	moved, err := c.descend(ctx, best.layers, &points, &outcome)
+	if err == nil && allowed > 0 {
+		bytes, err = c.fileSize(moved, false)
+	}
+	if err == nil && bytes <= allowed { // a scale may have left the range of float16
+		best.layers, best.refined = moved, &outcome
+	}
+	return best, err
 }
 
 func (c *calibration) Close() error { return c.net.full.Close() }

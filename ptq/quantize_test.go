@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/eval"
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -363,6 +364,25 @@ func TestRefinedBySteps(t *testing.T) {
 	if long() {
 		tk.Target.Margin = 5
 		must.Same(t, 0, quantize(1).Refined.Steps)
+	}
+}
+
+// Gradient steps see where the quantized model accepts people, whatever the original says there.
+func TestOwnWays(t *testing.T) {
+	t.Parallel()
+	m, tk, people := loans(t, "train.csv")
+	c := calibrated(t, m, tk, few(people, 120), mustRecipe(CFPTQ), Run{})
+	plans := c.fitsOf(2)
+	quantized := must.Get(c.openLayers(t.Context(), plans))(t)
+	defer quantized.Close()
+	ways := must.Get(c.ownWays(t.Context(), plans))(t)
+	if len(ways) == 0 {
+		t.Fatal("nobody has recourse by the quantized model")
+	}
+	for _, w := range ways {
+		if margin := must.Get(quantized.Margins(t.Context(), w.To))(t)[0]; margin < eval.HeadlineMargin {
+			t.Errorf("the way of person %d ends at the margin %v of the quantized model", w.Person, margin)
+		}
 	}
 }
 

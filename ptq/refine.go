@@ -37,12 +37,23 @@ func (c *calibration) affordable(rows int) int {
 	return min(rows, max(minRows, maxProducts/max(1, sensitivity.Multiplications(c.net.layers))))
 }
 
-func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer,
+// refine improves all layers together, in rounds and, where these leave much, by gradient steps.
+func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer, error) {
+	points, err := c.refinePoints(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	plans, outcome, err := c.refineRounds(ctx, plans, points)
+	if err != nil {
+		return nil, err
+	}
+	return c.descend(ctx, plans, &points, outcome)
+}
+
+// refineRounds has no outcome where there is nothing to refine.
+func (c *calibration) refineRounds(ctx context.Context, plans []quant.Layer, points refine.Points) ([]quant.Layer,
 	*refine.Outcome, error,
 ) {
-	if c.net.recipe.Refine.Rounds == 0 || c.affordable(refineRows) < refineLeast {
-		return plans, nil, nil
-	}
 	var layers []refine.Layer
 	for _, plan := range plans {
 		i := c.net.index(plan.Node)
@@ -56,10 +67,6 @@ func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *cali
 		}
 		layers = append(layers, layer)
 	}
-	points, err := c.refinePoints(ctx, set)
-	if err != nil {
-		return nil, nil, err
-	}
 	if len(layers) == 0 || len(points.Margins) < refine.MinPoints {
 		return plans, nil, nil
 	}
@@ -72,8 +79,7 @@ func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *cali
 	if err != nil {
 		return nil, nil, fmt.Errorf("refinement: %w", err)
 	}
-	plans, err = c.descend(ctx, replaced(plans, refined), &points, &outcome)
-	return plans, &outcome, err
+	return replaced(plans, refined), &outcome, nil
 }
 
 // replaced are plans in which others of the same layers take the place of the first.
@@ -93,13 +99,18 @@ func (c *calibration) openLayers(ctx context.Context, plans []quant.Layer) (*cla
 	return open(ctx, m, c.net.task, c.net.full.Model, c.net.run.Workers)
 }
 
-func (c *calibration) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {
-	n, from := c.affordable(refineRows), c.net.ways(set, c.sample.set)
+// refinePoints lie on the ways to the teacher's recourse, which are more diverse than those to the cheapest. There are
+// none where nothing is refined.
+func (c *calibration) refinePoints(ctx context.Context, set *calib.Set) (p refine.Points, err error) {
+	n := c.affordable(refineRows)
+	if c.net.recipe.Refine.Rounds == 0 || n < refineLeast {
+		return p, nil
+	}
+	from := c.net.ways(set, c.sample.set)
 	if len(from.Rays) > 0 {
 		return c.drawPoints(ctx, from, n, 0)
 	}
-	p := refine.Points{X: lists.RowsAt(set.X, set.Dim, qat.Spread(set.Rows(), n))}
-	var err error
+	p.X = lists.RowsAt(set.X, set.Dim, qat.Spread(set.Rows(), n))
 	if p.Margins, err = c.net.full.Margins(ctx, p.X); err != nil {
 		return p, fmt.Errorf("margins of the points of refinement: %w", err)
 	}
@@ -148,11 +159,11 @@ func (c *calibration) drawPoints(ctx context.Context, from cohort.Population, n 
 // required margin, in networks of at most maxStepWork multiplications a row.
 const (
 	stepsFrom   = 0.3
-	refineSteps = 1280
+	refineSteps = 2560
 	maxStepWork = 1 << 18
-	// Points lie on the ways of stepPeople of the people who are calibrated on to their cheapest recourse: the teacher's
-	// is dearer, and elsewhere. One way of stepHeld judges. Points are redrawn after sameDraws of the rounds of a
-	// training.
+	// Points lie on the ways of stepPeople of the people who are calibrated on to their cheapest recourse, by the original
+	// and by the quantized model: the teacher's is dearer, and elsewhere. One way of stepHeld judges. Points are redrawn
+	// after sameDraws of the rounds of a training.
 	stepPeople = 400
 	stepHeld   = 5
 	sameDraws  = 4
@@ -164,16 +175,19 @@ const (
 func (c *calibration) descend(
 	ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome,
 ) (_ []quant.Layer, err error) {
-	if !c.canStep() || c.net.full.Fixed() > 0 || outcome.After <= stepsFrom*c.net.required() {
+	if outcome == nil || !c.canStep() || c.net.full.Fixed() > 0 || outcome.After <= stepsFrom*c.net.required() {
 		return plans, nil
 	}
 	from, err := c.cheapest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ways, judging, n := from, from, len(from.Rays)
-	judging.Rays = subset(from.Rays, lists.Where(n, func(i int) bool { return i%stepHeld == 0 }))
-	ways.Rays = subset(from.Rays, lists.Where(n, func(i int) bool { return i%stepHeld > 0 }))
+	own, err := c.ownWays(ctx, plans) // what it accepts may be what the original refuses
+	if err != nil {
+		return nil, err
+	}
+	from.Rays = slices.Concat(from.Rays, own)
+	ways, judging := parted(from)
 	if len(ways.Rays) == 0 {
 		return plans, nil
 	}
@@ -208,31 +222,53 @@ func (c *calibration) canStep() bool {
 		sensitivity.Multiplications(c.net.layers) <= maxStepWork
 }
 
+// parted parts ways into those that points to learn from lie on, and those held out.
+func parted(from cohort.Population) (seen, held cohort.Population) {
+	n := len(from.Rays)
+	seen, held = from, from
+	seen.Rays = subset(from.Rays, lists.Where(n, func(i int) bool { return i%stepHeld > 0 }))
+	held.Rays = subset(from.Rays, lists.Where(n, func(i int) bool { return i%stepHeld == 0 }))
+	return seen, held
+}
+
 // cheapest are the ways of people to their cheapest recourse, which is looked for once.
-func (c *calibration) cheapest(ctx context.Context) (cohort.Population, error) {
+func (c *calibration) cheapest(ctx context.Context) (from cohort.Population, err error) {
 	if c.sample.cheapest != nil {
 		return *c.sample.cheapest, nil
 	}
-	from := c.net.population(c.sample.people.X, c.sample.set)
-	people, actions := task.AllRows(c.sample.people.N), c.sample.promises
-	if actions == nil {
-		margins, err := c.net.full.Margins(ctx, c.sample.people.X)
-		if err != nil {
-			return from, err
-		}
-		people = slices.DeleteFunc(people, func(i int) bool { return !(margins[i] <= 0) })
-		people = subset(people, qat.Spread(len(people), stepPeople))
-		o := cohort.QuickSearch()
-		o.Workers, o.Seed = c.net.run.Workers, refineSeed
-		x := lists.RowsAt(c.sample.people.X, c.sample.people.Dim, people)
-		if actions, err = recourse.Solve(ctx, c.net.full, c.sample.set.Select(people), x, o); err != nil {
-			return from, err
-		}
+	from = c.net.population(c.sample.people.X, c.sample.set)
+	if given := c.sample.promises; given != nil {
+		from.Rays = cohort.RaysTo(task.AllRows(len(given)), cohort.Points(given))
+		from.Rays = subset(from.Rays, qat.Spread(len(from.Rays), stepPeople))
+	} else if from.Rays, err = c.cheapestWays(ctx, c.net.full); err != nil {
+		return from, err
 	}
-	from.Rays = cohort.RaysTo(people, cohort.Points(actions))
-	from.Rays = subset(from.Rays, qat.Spread(len(from.Rays), stepPeople))
 	c.sample.cheapest = &from
 	return from, nil
+}
+
+// cheapestWays are the ways of stepPeople whom a model refuses to what it accepts.
+func (c *calibration) cheapestWays(ctx context.Context, m *classifier.Model) ([]cohort.Ray, error) {
+	all := c.sample.people
+	margins, err := m.Margins(ctx, all.X)
+	if err != nil {
+		return nil, err
+	}
+	people := lists.Where(all.N, func(i int) bool { return margins[i] <= 0 })
+	people = subset(people, qat.Spread(len(people), stepPeople))
+	o := cohort.QuickSearch()
+	o.Workers, o.Seed = c.net.run.Workers, refineSeed
+	actions, err := recourse.Solve(ctx, m, c.sample.set.Select(people), lists.RowsAt(all.X, all.Dim, people), o)
+	return cohort.RaysTo(people, cohort.Points(actions)), err
+}
+
+func (c *calibration) ownWays(ctx context.Context, plans []quant.Layer) (_ []cohort.Ray, err error) {
+	m, err := c.openLayers(ctx, plans)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	return c.cheapestWays(ctx, m)
 }
 
 func (c *calibration) steps(ctx context.Context, plans []quant.Layer, from cohort.Population) (_ []quant.Layer,

@@ -51,7 +51,7 @@ func (c *calibration) draw(ctx context.Context, widths assignment, vary calib.Va
 	if err != nil {
 		return nil, err
 	}
-	layers, _, err := c.refine(ctx, c.assemble(fits, widths), set)
+	layers, err := c.refine(ctx, c.assemble(fits, widths), set)
 	if err != nil {
 		return nil, err
 	}
