@@ -247,14 +247,12 @@ func (t *Task) resolve(names []string, codes bool, unreadable map[string]string)
 		_, has := at[column]
 		return !has
 	}
-	inputs, raw := t.InputNames(), make([]string, len(t.Features))
-	for i := range t.Features {
-		f := &t.Features[i]
-		raw[i] = f.Column
-		if im := t.imageOf(f); im != nil && lacks(im.image().pixelName(im.Column, 0)) {
-			raw[i] = im.Column // which has all pixels
+	inputs, raw := t.InputNames(), lists.Map(t.Features, func(f Feature) string {
+		if im := t.imageOf(&f); im != nil && lacks(im.image().pixelName(im.Column, 0)) {
+			return im.Column // which has all pixels
 		}
-	}
+		return f.Column
+	})
 	c.encoded = t.Encoded || !t.Made() && slices.ContainsFunc(raw, lacks) && !slices.ContainsFunc(inputs, lacks)
 	c.uncoded = t.Latent != nil &&
 		(!codes || slices.ContainsFunc(t.Latent.Codes, func(f Feature) bool { return lacks(f.Column) }))
