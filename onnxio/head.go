@@ -287,16 +287,8 @@ func (m *Model) sample(ctx context.Context, s *ort.Session, output string, value
 	map[string][][]float64, error,
 ) {
 	values = slices.Compact(slices.Sorted(slices.Values(values)))
-	rows, numbers := 16, 0
-	for v := range m.types {
-		if n, ok := m.PerRow(v); ok {
-			numbers += n
-		}
-	}
-	for rows > 1 && rows*numbers > maxSampled {
-		rows /= 2
-	}
-	rows = cmp.Or(m.fixed, rows)
+	_, all := m.RowSizes()
+	rows := cmp.Or(m.fixed, min(max(maxSampled/all, 1), 16))
 	seen := map[string][][]float64{}
 	r := rand.New(rand.NewPCG(14, 1))
 	kinds := []func() float32{

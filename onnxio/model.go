@@ -269,6 +269,16 @@ func (m *Model) PerRow(value string) (n int, ok bool) {
 	return int(times), ok && d.Size < 0 && name == batchParam
 }
 
+// RowSizes returns how many numbers one row of the input makes of the largest value and of all.
+func (m *Model) RowSizes() (largest, all int) {
+	for v := range m.types {
+		if n, ok := m.PerRow(v); ok {
+			largest, all = max(largest, n), all+n
+		}
+	}
+	return max(largest, 1), max(all, 1)
+}
+
 // Feed makes the model's input tensor of rows of inputs. A float tensor shares their memory: x must not
 // change while the tensor is in use.
 func (m *Model) Feed(x []float32) *graph.Tensor {

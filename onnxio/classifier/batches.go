@@ -194,7 +194,8 @@ const (
 func (c *Model) SeparateRows(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(2, 0xba7c4))
 	most := cmp.Or(c.Fixed(), largeBatch)
-	t := &mixingTest{c: c, rng: rng, rows: min(max(mixedNumbers/largestValue(c.Model), 2), largeBatch, most)}
+	largest, _ := c.RowSizes()
+	t := &mixingTest{c: c, rng: rng, rows: min(max(mixedNumbers/largest, 2), largeBatch, most)}
 	if t.singles = smallBatch; c.Large() {
 		t.singles = fewSingles
 	}

@@ -33,8 +33,8 @@ type Options struct {
 	// single logit (1: the logit itself speaks for the favourable class).
 	Target *int
 	// Batch is the number of rows of one run; a model with a fixed batch size is run at that. 0 takes 512, and fewer where
-	// a value of so many rows would not stay in the processor's cache. Results may differ in the last bit between batch
-	// sizes, never between numbers of workers.
+	// a value of so many rows would not stay in the processor's cache or all values would take much memory. Results may
+	// differ in the last bit between batch sizes, never between numbers of workers.
 	Batch int
 	// Workers is how many batches run at once (1); where a search or an evaluation works on as many pieces of people, the
 	// batches of each piece run one by one.
@@ -68,7 +68,8 @@ type Model struct {
 // New prepares m to be run, and checks that the target class exists.
 func New(m *onnxio.Model, o Options) (*Model, error) {
 	if o.Batch <= 0 {
-		o.Batch = min(max(cached/largestValue(m), minBatch), maxBatch)
+		largest, all := m.RowSizes()
+		o.Batch = min(max(min(cached/largest, kept/all), minBatch), maxBatch)
 	}
 	if m.Fixed() > 0 {
 		o.Batch = m.Fixed()
@@ -104,15 +105,8 @@ const maxBatch, minBatch = 512, 16
 // values are ten times as large, and gradients 0.75.
 const cached = 1 << 17
 
-func largestValue(m *onnxio.Model) int {
-	largest := 1
-	for v := range m.Types() {
-		if n, ok := m.PerRow(v); ok {
-			largest = max(largest, n)
-		}
-	}
-	return largest
-}
+// kept bounds the numbers of all values of a run, which a gradient keeps until it comes back to them.
+const kept = 1 << 25
 
 // Close frees the sessions.
 func (c *Model) Close() error {
