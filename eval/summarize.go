@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 
 	"cfq/eval/metrics"
@@ -132,18 +133,21 @@ const rounding = 1e-5
 //go:embed warnings.txt
 var warningTexts string
 
-func (y *resultAccumulator) warnings(r *Result) []string {
-	type tau struct {
-		Name string
-		Tau
-	}
-	words := message.NewTemplates(warningTexts, template.FuncMap{
+var warningTemplates = sync.OnceValue(func() *message.Templates {
+	return message.NewTemplates(warningTexts, template.FuncMap{
 		"few":            func(n int) bool { return n < minPeople },
 		"above":          func(k, n int, share float64) bool { return float64(k) > share*float64(n) },
 		"muchUnreadable": func() float64 { return MuchUnreadable },
 		"shortfall":      func() float64 { return shortfall },
 	})
-	return words.Lines("warnings", struct {
+})
+
+func (y *resultAccumulator) warnings(r *Result) []string {
+	type tau struct {
+		Name string
+		Tau
+	}
+	return warningTemplates().Lines("warnings", struct {
 		*Result
 		Doubts *doubtful
 		Taus   []tau

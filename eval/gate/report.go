@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 
 	"cfq/eval"
@@ -83,6 +84,10 @@ func (f *Finding) remark(format string, a ...any) {
 //go:embed notes.txt
 var noteTexts string
 
+var noteTemplates = sync.OnceValue(func() *message.Templates {
+	return message.NewTemplates(noteTexts, template.FuncMap{"percent": percent})
+})
+
 // gateNotes are what the notes are about.
 type gateNotes struct {
 	*Report
@@ -122,8 +127,7 @@ func (r *Report) note(g *Gate, of *eval.Result) {
 				"anybody (%s)", c.name(), metrics.Must(c.Metric).Name))
 		}
 	}
-	words := message.NewTemplates(noteTexts, template.FuncMap{"percent": percent})
-	r.Notes = append(r.Notes, words.Lines("notes", x)...)
+	r.Notes = append(r.Notes, noteTemplates().Lines("notes", x)...)
 }
 
 func (r *Report) stricter(o *eval.Scenario, others []Finding) {

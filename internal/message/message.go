@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 	"unicode"
 
@@ -141,20 +142,49 @@ func Percent(share float64, decimals int) string {
 }
 
 // Templates are texts with places that are filled in.
-type Templates struct{ parsed *template.Template }
+type Templates struct {
+	parsed *template.Template
+	lock   sync.Mutex
+	rest   map[string]string // definitions that nobody asked for yet; "" is the whole file
+}
 
-// NewTemplates parses the templates of a file. They use the functions of this package and those given; what a file says
-// goes through oneLine, or it could add lines and columns.
+// NewTemplates returns the templates of a file, each definition of which begins a line and is parsed when it is asked
+// for. They use the functions of this package and those given; what a file says goes through oneLine, or it could add
+// lines and columns.
 func NewTemplates(file string, functions template.FuncMap) *Templates {
 	own := template.FuncMap{
 		"count": Count, "plural": Plural, "oneLine": OneLine, "list": List, "percentOf": Percent, "join": strings.Join,
 		"minus": func(a, b int) int { return a - b },
 	}
-	return &Templates{template.Must(template.New("").Funcs(own).Funcs(functions).Parse(file))}
+	t := &Templates{parsed: template.New("").Funcs(own).Funcs(functions), rest: map[string]string{"": file}}
+	for _, text := range strings.Split("\n"+file, "\n{{define \"")[1:] {
+		name, _, _ := strings.Cut(text, `"`)
+		t.rest[name] = `{{define "` + text
+	}
+	return t
+}
+
+// parse adds a definition and those that it uses.
+func (t *Templates) parse(name string) {
+	text, ok := t.rest[name]
+	if !ok {
+		return
+	}
+	template.Must(t.parsed.Parse(text))
+	if delete(t.rest, name); name == "" {
+		clear(t.rest)
+	}
+	for _, used := range strings.Split(text, `template "`)[1:] {
+		used, _, _ = strings.Cut(used, `"`)
+		t.parse(used)
+	}
 }
 
 // Text fills in a template; "" is what stands outside of all others.
 func (t *Templates) Text(name string, data any) string {
+	t.lock.Lock()
+	t.parse(name)
+	t.lock.Unlock()
 	var b strings.Builder
 	if err := t.parsed.ExecuteTemplate(&b, name, data); err != nil {
 		panic(fmt.Errorf("template %s: %w", name, err))

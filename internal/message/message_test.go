@@ -70,3 +70,16 @@ func TestNumbers(t *testing.T) {
 		must.Same(t, want, have)
 	}
 }
+
+func TestTemplates(t *testing.T) {
+	const file = "{{define \"a\"}}a{{template \"b\" .}}{{end}}\n\n{{define \"b\"}}{{.}}{{- template \"c\"}}{{end}}\n" +
+		"{{define \"c\"}}c{{end -}}\nroot {{template \"b\" 1}}"
+	words := NewTemplates(file, nil)
+	for range 2 {
+		for name, want := range map[string]string{"a": "a2c", "b": "2c", "c": "c", "": "root 1c"} {
+			if got := strings.TrimSpace(words.Text(name, 2)); got != want {
+				t.Errorf("%q: %q, want %q", name, got, want)
+			}
+		}
+	}
+}

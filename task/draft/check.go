@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 
 	"gonum.org/v1/gonum/floats"
@@ -80,19 +81,25 @@ func (r *Report) Problems() int {
 //go:embed findings.tmpl
 var findingTexts string
 
+var findingTemplates = sync.OnceValue(func() *message.Templates {
+	return message.NewTemplates(findingTexts, template.FuncMap{
+		"quote": message.Quote, "flow": flow, "numbers": numbers, "decimal": task.Decimal,
+		"rounded": func(x float64) string { return task.Decimal(task.Rounded(x, 6)) },
+	})
+})
+
 // facts are what a text is filled in with.
 type facts map[string]any
 
 type checker struct {
-	t     *task.Task
-	p     *task.People
-	r     *Report
-	n     int // values of the column that is looked at
-	texts *message.Templates
+	t *task.Task
+	p *task.People
+	r *Report
+	n int // values of the column that is looked at
 }
 
 func (c *checker) find(level Level, about string, rows int, text string, filled any) {
-	c.r.Findings = append(c.r.Findings, Finding{level, about, c.texts.Text(text, filled), rows})
+	c.r.Findings = append(c.r.Findings, Finding{level, about, findingTemplates().Text(text, filled), rows})
 }
 
 // Check holds a task against the people of a data file. Open questions of the task file are problems. rules says for
@@ -105,10 +112,6 @@ func Check(t *task.Task, open []Question, p *task.People, rules []task.RuleCount
 		Rows: p.Total - p.Filtered - p.Excluded, Read: p.N, Filtered: p.Filtered,
 		Features: []Column{}, Rules: rules, Findings: []Finding{},
 	}}
-	c.texts = message.NewTemplates(findingTexts, template.FuncMap{
-		"quote": message.Quote, "flow": flow, "numbers": numbers, "decimal": task.Decimal,
-		"rounded": func(x float64) string { return task.Decimal(task.Rounded(x, 6)) },
-	})
 	for _, q := range open {
 		c.find(Problem, fmt.Sprintf("question on line %d", q.Line), 0, "question", q)
 	}
