@@ -398,7 +398,7 @@ func (c *calibration) pack(of widthErrors, allowed int) (assignment, error) {
 		}
 	}
 	budget := allowed - base
-	for range 4 { // a number may take a byte more
+	for k := range 8 { // a number may take a byte more, and a few bytes less allow the same rows
 		picks, err := allocate.Containers(layers, 8*int64(unpack), 8*int64(budget))
 		if err != nil {
 			break
@@ -408,7 +408,7 @@ func (c *calibration) pack(of widthErrors, allowed int) (assignment, error) {
 		if err != nil || bytes <= allowed {
 			return w, err
 		}
-		budget -= bytes - allowed
+		budget -= (bytes - allowed) << k
 	}
 	return nil, nil
 }

@@ -368,3 +368,19 @@ func TestProfileMeasures(t *testing.T) {
 		t.Errorf("with one worker %s\nwith three %s", one, three)
 	}
 }
+
+// Something fits a file of any size between the least and the most, where a few bytes less allow the same rows, too.
+func TestPacked(t *testing.T) {
+	t.Parallel()
+	c, _ := calibratedLoans(t, 150, mustRecipe(CFPTQ), 1)
+	for _, allowed := range []int{2000, 3628, 3924, 3998, 4405, 4590} {
+		w := must.Get(c.pack(c.errors, allowed))(t)
+		if w == nil {
+			t.Errorf("nothing fits %d bytes", allowed)
+			continue
+		}
+		if n := must.Get(c.fileSize(c.assemble(c.layers, w), false))(t); n > allowed || n < allowed-100 {
+			t.Errorf("%d bytes are taken of %d", n, allowed)
+		}
+	}
+}
