@@ -210,6 +210,9 @@ func (c *Model) SeparateRows(ctx context.Context) error {
 		if c.mixing != nil || t.rows < 2 || (i == 2 || t.singles < smallBatch) && t.ran {
 			break
 		}
+		if t.ran { // what a size or a place in it does was seen; the other numbers need other rows to each of a small batch
+			t.rows = min(t.rows, 2*smallBatch)
+		}
 		x, err := t.run(ctx, number)
 		if ctx.Err() != nil || err != nil {
 			return fmt.Errorf("rows in other batches: %w", cmp.Or(ctx.Err(), err))
