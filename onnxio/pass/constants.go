@@ -39,7 +39,7 @@ func Folding(ctx context.Context, o ort.Options) graph.Pass {
 }
 
 func foldable(g *graph.Graph) (names []string) {
-	stored, computed := g.Stored(), map[string]*graph.Node{}
+	stored, computed, found := g.Stored(), map[string]*graph.Node{}, map[string]bool{}
 	for _, n := range g.Nodes {
 		if slices.ContainsFunc(n.Outputs, func(v string) bool { return stored[v] != nil }) {
 			for _, v := range n.Outputs {
@@ -52,8 +52,8 @@ func foldable(g *graph.Graph) (names []string) {
 			if from == nil || from.Is("Constant") || from.Is("Cast") && !multiplies(n) && !n.Is("Add") {
 				continue // what a Cast alone reads is stored in fewer bytes
 			}
-			if stored[in].DType.IsFloat() && !g.IsOutput(in) && !slices.Contains(names, in) {
-				names = append(names, in)
+			if stored[in].DType.IsFloat() && !g.IsOutput(in) && !found[in] {
+				found[in], names = true, append(names, in)
 			}
 		}
 	}

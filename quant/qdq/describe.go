@@ -110,8 +110,9 @@ func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 
 // Quantized reports whether a model holds quantizers or operators on integers.
 func Quantized(m *graph.Model) bool {
+	kernels := Kernels()
 	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
-		return n.Op == "DequantizeLinear" || n.Op == "QuantizeLinear" || integerOf(n) != nil
+		return n.Op == "DequantizeLinear" || n.Op == "QuantizeLinear" || len(kernels[n.Op].Weights) > 1
 	})
 }
 
@@ -132,24 +133,25 @@ func describe(m *graph.Model, canonical bool) ([]LayerNote, error) {
 		}
 	}
 	v := &view{m: m, constants: m.Graph.Constants(), producers: m.Graph.Producers(), consumers: m.Graph.Consumers()}
-	counted, constants := map[string]bool{}, m.Graph.Stored()
+	counted, constants, kernels := map[string]bool{}, m.Graph.Stored(), Kernels()
 	notes := []LayerNote{}
 	for _, n := range m.Graph.Nodes {
 		if len(n.Outputs) == 0 || constants[n.Outputs[0]] != nil {
 			continue
 		}
-		whole, table, info := integerOf(n), v.lookedUp(n), float[n.Outputs[0]]
-		if !quant.IsLayer(n) && whole == nil && !table && info == nil {
+		k, table, info := kernels[n.Op], v.lookedUp(n), float[n.Outputs[0]]
+		whole := len(k.Weights) > 1
+		if !quant.IsLayer(n) && !whole && !table && info == nil {
 			continue
 		}
 		l := LayerNote{
 			Node: quant.NodeName(n), Op: n.Op,
-			LayerRole: LayerRole{Output: n.Outputs[0], Behind: Behind(m.Graph, n), Activation: v.activation(n.Input(0))},
+			LayerRole: LayerRole{Output: n.Outputs[0], Behind: Behind(v.consumers, n), Activation: v.activation(n.Input(0))},
 		}
 		conv := strings.Contains(n.Op, "Conv")
 		weight, bias := n.Input(1), n.Input(2)
-		if whole != nil {
-			weight, bias, l.Activation = n.Input(whole.Weights[0]), n.Input(whole.Bias), whole.Activation
+		if whole {
+			weight, bias, l.Activation = n.Input(k.Weights[0]), n.Input(k.Bias), k.Activation
 		}
 		if table {
 			weight, bias, l.Table = n.Input(0), "", true
@@ -185,8 +187,8 @@ func describe(m *graph.Model, canonical bool) ([]LayerNote, error) {
 		}
 		l.Saturates = l.Activation <= 8 && s.saturates(l.Activation)
 		names := []string{weight}
-		if whole != nil {
-			names = append(lists.Map(whole.Weights, n.Input), v.outerScales(n)...)
+		if whole {
+			names = append(lists.Map(k.Weights, n.Input), v.outerScales(n)...)
 		}
 		for _, name := range names {
 			if !s.holdsFloats() {
@@ -211,13 +213,9 @@ func (v *view) lookedUp(n *graph.Node) bool {
 
 // Behind returns the value of the activation that alone reads the convolution n, of those that the optimizer makes one
 // node of with it, called after that value; "" when there is none.
-func Behind(g *graph.Graph, n *graph.Node) string {
-	if !n.Is("Conv") {
-		return ""
-	}
-	readers := g.Consumers()[n.Outputs[0]]
-	fused := []string{"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid"}
-	if len(readers) == 1 && readers[0].Standard() && slices.Contains(fused, readers[0].Op) {
+func Behind(consumers map[string][]*graph.Node, n *graph.Node) string {
+	readers, fused := consumers[n.Outputs[0]], []string{"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid"}
+	if n.Is("Conv") && len(readers) == 1 && readers[0].Standard() && slices.Contains(fused, readers[0].Op) {
 		return readers[0].Outputs[0]
 	}
 	return ""
@@ -350,13 +348,6 @@ func (k Kernel) Planned() bool { return k.Scale > 0 || len(k.Weights) == 1 }
 
 // Integer reports whether the kernel multiplies integers.
 func (k Kernel) Integer() bool { return k.Activation == 8 }
-
-func integerOf(n *graph.Node) *Kernel {
-	if k := Kernels()[n.Op]; len(k.Weights) > 1 {
-		return &k
-	}
-	return nil
-}
 
 // outerScales are the scales of weights that a dynamically quantized layer multiplies its sums with: MatMulInteger ->
 // Cast -> Mul by the product of two scales, of which one is stored.

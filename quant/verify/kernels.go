@@ -11,7 +11,16 @@ import (
 )
 
 func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
-	inits, producers, kernel := opt.InitMap(), g.Producers(), Kernels(opt)
+	inits, producers, consumers, kernel, table := opt.InitMap(), g.Producers(), g.Consumers(), Kernels(opt), qdq.Kernels()
+	runs := func(w *graph.Node, name string) *graph.Node {
+		return cmp.Or(kernel(name, w.Outputs[0]), kernel("", qdq.Behind(consumers, w)))
+	}
+	written := map[string]*graph.Node{}
+	for _, n := range slices.Backward(g.Nodes) {
+		if quant.IsLayer(n) || n.Is("Gather") {
+			written[quant.NodeName(n)] = n
+		}
+	}
 	for _, n := range opt.Nodes {
 		if n.Is("DequantizeLinear") && inits[n.Input(0)] != nil {
 			r.problem("%s dequantizes weights at every inference", n.Label())
@@ -19,19 +28,16 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 	}
 	for _, p := range plan.Layers {
 		r.Layers = append(r.Layers, Layer{Node: p.Node, Bits: p.MeanBits()})
-		l, at := &r.Layers[len(r.Layers)-1], slices.IndexFunc(g.Nodes, func(n *graph.Node) bool {
-			return (quant.IsLayer(n) || n.Is("Gather")) && quant.NodeName(n) == p.Node
-		})
-		var w, n *graph.Node
-		if at >= 0 {
-			w = g.Nodes[at]
-			n = kernelOf(kernel, g, w, p.Node)
+		l, w := &r.Layers[len(r.Layers)-1], written[p.Node]
+		var n *graph.Node
+		if w != nil {
+			n = runs(w, p.Node)
 		}
 		if n == nil {
 			r.problem("layer %q is not in the graph that ONNX Runtime runs", p.Node)
 			continue
 		}
-		k := qdq.Kernels()[n.Op]
+		k := table[n.Op]
 		l.Kernel, l.Fused = n.Op, !k.Integer()
 		if !p.Float { // a layer behind codes is written for integer arithmetic
 			data := producers[w.Input(0)]
@@ -48,14 +54,10 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 		if !quant.IsLayer(w) || w.Name == "" || plan.Layer(w.Name) != nil {
 			continue
 		}
-		if n := kernelOf(kernel, g, w, w.Name); n != nil && qdq.Kernels()[n.Op].Integer() {
+		if n := runs(w, w.Name); n != nil && table[n.Op].Integer() {
 			r.problem("layer %q is to stay in float and runs as %s", w.Name, n.Op)
 		}
 	}
-}
-
-func kernelOf(kernel KernelIndex, g *graph.Graph, w *graph.Node, name string) *graph.Node {
-	return cmp.Or(kernel(name, w.Outputs[0]), kernel("", qdq.Behind(g, w)))
 }
 
 // KernelIndex returns the node of the optimized graph that runs a layer of the written one, given the layer's name and
