@@ -112,7 +112,7 @@ func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 func Quantized(m *graph.Model) bool {
 	kernels := Kernels()
 	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
-		return n.Op == "DequantizeLinear" || n.Op == "QuantizeLinear" || len(kernels[n.Op].Weights) > 1
+		return n.Op == "DequantizeLinear" || n.Op == "QuantizeLinear" || kernels[n.Op].coded()
 	})
 }
 
@@ -140,8 +140,7 @@ func describe(m *graph.Model, canonical bool) ([]LayerNote, error) {
 			continue
 		}
 		k, table, info := kernels[n.Op], v.lookedUp(n), float[n.Outputs[0]]
-		whole := len(k.Weights) > 1
-		if !quant.IsLayer(n) && !whole && !table && info == nil {
+		if !quant.IsLayer(n) && !k.coded() && !table && info == nil {
 			continue
 		}
 		l := LayerNote{
@@ -150,7 +149,7 @@ func describe(m *graph.Model, canonical bool) ([]LayerNote, error) {
 		}
 		conv := strings.Contains(n.Op, "Conv")
 		weight, bias := n.Input(1), n.Input(2)
-		if whole {
+		if k.coded() {
 			weight, bias, l.Activation = n.Input(k.Weights[0]), n.Input(k.Bias), k.Activation
 		}
 		if table {
@@ -187,7 +186,7 @@ func describe(m *graph.Model, canonical bool) ([]LayerNote, error) {
 		}
 		l.Saturates = l.Activation <= 8 && s.saturates(l.Activation)
 		names := []string{weight}
-		if whole {
+		if k.coded() {
 			names = append(lists.Map(k.Weights, n.Input), v.outerScales(n)...)
 		}
 		for _, name := range names {
@@ -345,6 +344,9 @@ func Kernels() map[string]Kernel {
 
 // Planned reports whether written layers are planned for the kernel.
 func (k Kernel) Planned() bool { return k.Scale > 0 || len(k.Weights) == 1 }
+
+// coded reports whether the kernel reads codes and their scales.
+func (k Kernel) coded() bool { return len(k.Weights) > 1 }
 
 // Integer reports whether the kernel multiplies integers.
 func (k Kernel) Integer() bool { return k.Activation == 8 }

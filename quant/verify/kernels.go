@@ -13,6 +13,9 @@ import (
 func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 	inits, producers, consumers, kernel, table := opt.InitMap(), g.Producers(), g.Consumers(), Kernels(opt), qdq.Kernels()
 	runs := func(w *graph.Node, name string) *graph.Node {
+		if w == nil {
+			return nil
+		}
 		return cmp.Or(kernel(name, w.Outputs[0]), kernel("", qdq.Behind(consumers, w)))
 	}
 	written := map[string]*graph.Node{}
@@ -29,10 +32,7 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 	for _, p := range plan.Layers {
 		r.Layers = append(r.Layers, Layer{Node: p.Node, Bits: p.MeanBits()})
 		l, w := &r.Layers[len(r.Layers)-1], written[p.Node]
-		var n *graph.Node
-		if w != nil {
-			n = runs(w, p.Node)
-		}
+		n := runs(w, p.Node)
 		if n == nil {
 			r.problem("layer %q is not in the graph that ONNX Runtime runs", p.Node)
 			continue
