@@ -21,6 +21,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/quant/verify"
+	"cfq/recourse/promise"
 )
 
 func TestHelp(t *testing.T) {
@@ -255,6 +256,13 @@ func TestUnusableModels(t *testing.T) {
 		must.Do(t, err)
 		must.Has(t, says, "1 of 1000 rows could not be read and are left out")
 		must.Has(t, says, "line 178: the model gives no number (NaN)")
+	}
+	must.Do(t, os.WriteFile(rows, []byte("[176]"), 0o600)) // nobody of a batch has a number
+	for _, args := range [][]string{{"recourse", some}, {"eval", some, loans("model.onnx")}} {
+		_, _, err := call(t.Context(), append(args, "-d", loans("test.csv"), "-t", loans("task.yaml"), "--rows", rows)...)
+		if no := (*promise.NoNumber)(nil); !errors.As(err, &no) || no.Line != 178 {
+			t.Errorf("%s: %v", args[0], err)
+		}
 	}
 	steps := write("steps.onnx", func(g *graph.Graph) { g.Nodes[1].Op = "Round" })
 	elsewhere := write("elsewhere.onnx", func(g *graph.Graph) {

@@ -458,13 +458,12 @@ func (r *reconstructed) keep(ctx context.Context, p *task.People) (kept *task.Pe
 	if err != nil {
 		return nil, nil, err
 	}
+	rows = lists.Where(p.N, func(i int) bool { return margins[i] == margins[i] })
 	for i, m := range margins {
 		if m != m {
 			no := task.Problem{Line: p.Line(i), Reason: "the model gives no number (NaN), and so no decision"}
 			r.without = append(r.without, no)
-			continue
 		}
-		rows = append(rows, i)
 	}
 	if r.again != nil {
 		own, err := taskmodel.OwnDoing(ctx, r.full, r.again, p.Subset(rows))
