@@ -114,12 +114,12 @@ func HalfScales(scales []float32) {
 	}
 }
 
-// HalfBiases is HalfScales of biases, for which the least such number takes the place of smaller ones.
+// HalfBiases is HalfScales of biases, of which small ones become 0 or the least such number, whichever is nearer.
 func HalfBiases(biases []float32) {
 	HalfScales(biases)
 	for k, v := range biases {
-		if a := max(v, -v); a > 0 && a < 0x1p-14 {
-			biases[k] = 0x1p-14
+		if max(v, -v) < 0x1p-14 {
+			biases[k] = float32(math.Round(float64(v)*0x1p14) * 0x1p-14)
 		}
 	}
 }

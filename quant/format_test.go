@@ -202,6 +202,12 @@ func TestHalf(t *testing.T) {
 	}
 }
 
+func TestHalfBiases(t *testing.T) {
+	b := []float32{0, 1e-5, 5e-5, -1e-5, -5e-5, -1. / 3}
+	quant.HalfBiases(b)
+	must.Same(t, []float32{0, 0, 0x1p-14, 0, -0x1p-14, -0x1.554p-2}, b)
+}
+
 // TestHalfIsNearest: no float16 number, all of which are multiples of 2^-10 of a power of two here, is nearer.
 func TestHalfIsNearest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
