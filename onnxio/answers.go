@@ -260,7 +260,7 @@ func (m *Model) agrees(l label, logits [][]float64, anywhere bool) error {
 // Same fails where a label of a quantized model is not the original's, of that name, although both models' logits
 // clearly decide alike.
 func (a *Answers) Same(quantized *Answers) error {
-	for _, l := range slices.DeleteFunc(a.labels, func(l label) bool { return l.other }) {
+	for _, l := range lists.Filter(a.labels, func(l label) bool { return !l.other }) {
 		at := slices.IndexFunc(quantized.labels, func(o label) bool { return o.output == l.output })
 		for i, text := range l.rows {
 			z, q := a.logits[i], quantized.logits
