@@ -229,7 +229,7 @@ func (c *calibration) allocate(ctx context.Context, budget float64) (w []allocat
 	if err != nil || c.net.recipe.Allocate.Cost != costBytes || c.affordable(refineRows) < refineLeast {
 		return w, learned, err // in networks that are too large to be refined containers weigh nothing
 	}
-	allowed, err := c.fileSize(c.assemble(c.layers, plain), true)
+	allowed, err := c.fileSize(c.assemble(plain), true)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -404,7 +404,7 @@ func (c *calibration) pack(of widthErrors, allowed int) (assignment, error) {
 			break
 		}
 		w := c.assigned(slices.Concat(picks...))
-		bytes, err := c.fileSize(c.assemble(c.layers, w), false)
+		bytes, err := c.fileSize(c.assemble(w), false)
 		if err != nil || bytes <= allowed {
 			return w, err
 		}

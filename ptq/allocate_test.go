@@ -379,7 +379,7 @@ func TestPacked(t *testing.T) {
 			t.Errorf("nothing fits %d bytes", allowed)
 			continue
 		}
-		if n := must.Get(c.fileSize(c.assemble(c.layers, w), false))(t); n > allowed || n < allowed-100 {
+		if n := must.Get(c.fileSize(c.assemble(w), false))(t); n > allowed || n < allowed-100 {
 			t.Errorf("%d bytes are taken of %d", n, allowed)
 		}
 	}

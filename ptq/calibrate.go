@@ -415,15 +415,15 @@ func (c *calibration) gridError(ctx context.Context, input *quant.Input, rows []
 	return math.Sqrt(sensitivity.MarginError(got, want)), nil
 }
 
-func (c *calibration) assemble(fits [][]quant.Layer, w assignment) []quant.Layer {
+func (c *calibration) assemble(w assignment) []quant.Layer {
 	var out []quant.Layer
 	for i, formats := range w {
 		switch {
 		case len(formats) == 0:
 		case !slices.ContainsFunc(formats, func(f int) bool { return f != formats[0] }):
-			out = append(out, fits[i][formats[0]])
+			out = append(out, c.layers[i][formats[0]])
 		default:
-			out = append(out, mixed(fits[i], formats, c.net.layers[i].In))
+			out = append(out, mixed(c.layers[i], formats, c.net.layers[i].In))
 		}
 	}
 	return out

@@ -201,13 +201,13 @@ func (c *calibration) better(ctx context.Context, all []allocation) (best alloca
 			return best, err
 		}
 	}
-	points, err := c.refinePoints(ctx, c.fitSet)
+	points, err := c.refinePoints(ctx)
 	if err != nil {
 		return best, err
 	}
 	least, allowed := math.Inf(1), 0
 	for k, w := range all {
-		w.layers, w.refined, err = c.refineRounds(ctx, w.from.assemble(w.from.layers, w.widths), points)
+		w.layers, w.refined, err = c.refineRounds(ctx, w.from.assemble(w.widths), points)
 		e, bytes := 0.0, 0
 		if err == nil && len(judging.Margins) > 0 {
 			e, err = c.errorAt(ctx, w.layers, &judging)
@@ -497,7 +497,7 @@ func (c *calibration) findPassing(ctx context.Context, h *HeldOut, held *heldOut
 		if err != nil {
 			return err
 		}
-		g, err := c.openLayers(ctx, c.assemble(c.layers, widths))
+		g, err := c.openLayers(ctx, c.assemble(widths))
 		if err != nil {
 			return err
 		}

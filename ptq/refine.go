@@ -37,20 +37,7 @@ func (c *calibration) affordable(rows int) int {
 	return min(rows, max(minRows, maxProducts/max(1, sensitivity.Multiplications(c.net.layers))))
 }
 
-// refine improves all layers together, in rounds and, where these leave much, by gradient steps.
-func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer, error) {
-	points, err := c.refinePoints(ctx, set)
-	if err != nil {
-		return nil, err
-	}
-	plans, outcome, err := c.refineRounds(ctx, plans, points)
-	if err != nil {
-		return nil, err
-	}
-	return c.descend(ctx, plans, &points, outcome)
-}
-
-// refineRounds has no outcome where there is nothing to refine.
+// refineRounds improves all layers together. It has no outcome where there is nothing to refine.
 func (c *calibration) refineRounds(ctx context.Context, plans []quant.Layer, points refine.Points) ([]quant.Layer,
 	*refine.Outcome, error,
 ) {
@@ -101,13 +88,13 @@ func (c *calibration) openLayers(ctx context.Context, plans []quant.Layer) (*cla
 
 // refinePoints lie on the ways to the teacher's recourse, which are more diverse than those to the cheapest. There are
 // none where nothing is refined.
-func (c *calibration) refinePoints(ctx context.Context, set *calib.Set) (p refine.Points, err error) {
+func (c *calibration) refinePoints(ctx context.Context) (p refine.Points, err error) {
 	n := c.affordable(refineRows)
 	if c.net.recipe.Refine.Rounds == 0 || n < refineLeast {
 		return p, nil
 	}
-	from := c.net.ways(set, c.sample.set)
-	if len(from.Rays) > 0 {
+	set := c.fitSet
+	if from := c.net.ways(set, c.sample.set); len(from.Rays) > 0 {
 		return c.drawPoints(ctx, from, n, 0)
 	}
 	p.X = lists.RowsAt(set.X, set.Dim, qat.Spread(set.Rows(), n))
@@ -175,7 +162,7 @@ const (
 func (c *calibration) descend(
 	ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome,
 ) (_ []quant.Layer, err error) {
-	if outcome == nil || !c.canStep() || c.net.full.Fixed() > 0 || outcome.After <= stepsFrom*c.net.required() {
+	if !c.canStep() || c.net.full.Fixed() > 0 || outcome.After <= stepsFrom*c.net.required() {
 		return plans, nil
 	}
 	from, err := c.cheapest(ctx)
@@ -187,7 +174,9 @@ func (c *calibration) descend(
 		return nil, err
 	}
 	from.Rays = slices.Concat(from.Rays, own)
-	ways, judging := parted(from)
+	ways, judging, n := from, from, len(from.Rays)
+	ways.Rays = subset(from.Rays, lists.Where(n, func(i int) bool { return i%stepHeld > 0 }))
+	judging.Rays = subset(from.Rays, lists.Where(n, func(i int) bool { return i%stepHeld == 0 }))
 	if len(ways.Rays) == 0 {
 		return plans, nil
 	}
@@ -220,15 +209,6 @@ func (c *calibration) descend(
 func (c *calibration) canStep() bool {
 	return c.net.recipe.Refine.Rounds > 0 && c.net.recipe.Train == nil && c.fitSet.Valid() > 0 &&
 		sensitivity.Multiplications(c.net.layers) <= maxStepWork
-}
-
-// parted parts ways into those that points to learn from lie on, and those held out.
-func parted(from cohort.Population) (seen, held cohort.Population) {
-	n := len(from.Rays)
-	seen, held = from, from
-	seen.Rays = subset(from.Rays, lists.Where(n, func(i int) bool { return i%stepHeld > 0 }))
-	held.Rays = subset(from.Rays, lists.Where(n, func(i int) bool { return i%stepHeld == 0 }))
-	return seen, held
 }
 
 // cheapest are the ways of people to their cheapest recourse, which is looked for once.

@@ -39,23 +39,22 @@ func (c *calibration) draw(ctx context.Context, widths assignment, vary calib.Va
 		"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(vary.Seed, 10),
 	})
 	vary.Seed = rand.NewPCG(vary.Seed, uint64(k)).Uint64()
-	set := c.fitSet
+	drawn := *c
 	if rows > 0 {
-		set = set.Batch(rows, vary.Seed)
+		drawn.fitSet = c.fitSet.Batch(rows, vary.Seed)
 	}
-	stats, err := c.collect(ctx, set)
+	stats, err := c.collect(ctx, drawn.fitSet)
 	if err != nil {
 		return nil, err
 	}
-	fits, err := c.fitWeights(ctx, stats, widths, vary)
+	if drawn.layers, err = c.fitWeights(ctx, stats, widths, vary); err != nil {
+		return nil, err
+	}
+	made, err := drawn.better(ctx, []allocation{{from: &drawn, widths: widths}})
 	if err != nil {
 		return nil, err
 	}
-	layers, err := c.refine(ctx, c.assemble(fits, widths), set)
-	if err != nil {
-		return nil, err
-	}
-	return c.net.write(c.planOf(layers), recipe)
+	return c.net.write(c.planOf(made.layers), recipe)
 }
 
 // Fleet is a model, its quantized version and sampled deployments of that, ready to run.
