@@ -92,10 +92,7 @@ func (l *Lab) rows(ctx context.Context, tables []Table) ([][]measuredRow, error)
 // prepare writes the inputs of the commands, if all data are there: task files, and which rows are for tests.
 func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 	var missing []string
-	var rows []Row
-	for _, t := range tables {
-		rows = append(rows, t.Rows...)
-	}
+	rows := lists.Join(tables, func(t Table) []Row { return t.Rows })
 	for _, r := range rows {
 		for _, line := range dataSet(r.Data).missing(l.Data) {
 			if !slices.Contains(missing, line) {

@@ -262,10 +262,7 @@ func recipes(title string, rest bool, entries ...Entry) pageBlock {
 	}
 	var same [][]string
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
-		row := []string{k}
-		for _, e := range entries {
-			row = append(row, orMissing(e.Recipe[k]))
-		}
+		row := append([]string{k}, lists.Map(entries, func(e Entry) string { return orMissing(e.Recipe[k]) })...)
 		if slices.ContainsFunc(row[1:], func(s string) bool { return s != row[1] }) {
 			b.row(row...)
 		} else if rest {

@@ -290,10 +290,7 @@ func (b *netBuilder) node(op, out string, in []string, attrs ...graph.Attr) stri
 func (b *netBuilder) random(l *netLayer) []string {
 	bound := 1 / math.Sqrt(float64(l.weights()))
 	uniform := func(int) float32 { return float32((2*b.rng.Float64() - 1) * bound) }
-	dims := []int64{int64(l.out), int64(l.in)}
-	for _, k := range l.kernel {
-		dims = append(dims, int64(k))
-	}
+	dims := lists.Map(append([]int{l.out, l.in}, l.kernel...), func(k int) int64 { return int64(k) })
 	weight, bias := fmt.Sprintf("%d.weight", b.n), fmt.Sprintf("%d.bias", b.n)
 	return []string{
 		b.Const(graph.FromFloats(weight, lists.Make(l.out*l.weights(), uniform), dims...)),
