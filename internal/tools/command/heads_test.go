@@ -42,7 +42,7 @@ func otherHeads() map[string]func(b *graph.Builder, z string) string {
 // TestHeads: the commands give a model with another head the same people, the same recourse and the same quantized
 // weights, and refuse a head that they do not know.
 func TestHeads(t *testing.T) {
-	w := newWorkdir(t, "CFQ_SET=refine.rounds=0")
+	w := newWorkdir(t)
 	call, test, task := w.call, "test.csv", loans("task.yaml")
 	w.put(test, firstLoans(t, test, 60))
 	w.put("train.csv", firstLoans(t, "train.csv", 60))
@@ -60,7 +60,8 @@ func TestHeads(t *testing.T) {
 	original := loans("model.onnx")
 	quantize := func(model, out string) {
 		t.Helper()
-		call(0, "quantize", model, "-d", "train.csv", "-t", task, "--budget", "3", "--force", "-o", out)
+		call(0, "quantize", model, "-d", "train.csv", "-t", task, "--budget", "3", "--set", "refine.rounds=0",
+			"--set", "allocate.cost=bits", "--force", "-o", out) // a head has bytes of its own
 	}
 	quantize(original, "q.onnx")
 	recourse := func(model string) string {
