@@ -133,6 +133,7 @@ const rounding = 1e-5
 //go:embed warnings.txt
 var warningTexts string
 
+//nolint:gochecknoglobals // constant
 var warningTemplates = sync.OnceValue(func() *message.Templates {
 	return message.NewTemplates(warningTexts, template.FuncMap{
 		"few":            func(n int) bool { return n < minPeople },

@@ -489,7 +489,8 @@ const passingStep = 0.5
 // findPassing looks for the least larger budget at which the fits of a plain allocation pass the check by which the
 // written model fails. Refinement improves on them; training does where it aims at the original's margins.
 func (c *calibration) findPassing(ctx context.Context, h *HeldOut, held *heldOut, above float64) error {
-	if c.net.recipe.Allocate.Rule == allocatorLearned || c.net.recipe.Train != nil && c.net.recipe.objective() != qat.Distil {
+	r := c.net.recipe
+	if r.Allocate.Rule == allocatorLearned || r.Train != nil && r.objective() != qat.Distil {
 		return nil
 	}
 	for budget := math.Floor(above/passingStep+1) * passingStep; budget <= maxBudget; budget += passingStep {

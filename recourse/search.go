@@ -12,8 +12,8 @@ import (
 )
 
 type strategy struct {
-	// phases, and then those of last, stand between the evaluation of the factual points and the conclusion, in order. last
-	// makes actions that were found cheaper, and finds one for a few.
+	// phases, and then those of last, stand between the evaluation of the factual points and the conclusion, in order.
+	// last makes actions that were found cheaper, and finds one for a few.
 	phases, last []func(s *pieceSearch) error
 	// restart returns a further start of a person's gradient searches, by random feature weights.
 	restart func(p *applicant, target float32, weights []float64) *candidate

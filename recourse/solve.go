@@ -39,9 +39,9 @@ const (
 	treeUnits  = 256 // of the networks that have a branch and bound: of larger ones it takes longer than the search
 )
 
-// Solve finds for every person an action of (nearly) minimal cost that reaches the required margin:
-// the evaluation solver behind delta*_f and delta*_q. People who meet the requirement get no action; people who are
-// favourable by less than the required margin get one that reaches it, so that costs under two models pay for the same.
+// Solve finds for every person an action of (nearly) minimal cost that reaches the required margin: the evaluation
+// solver behind delta*_f and delta*_q. People who meet the requirement get no action; people who are favourable by less
+// than the required margin get one that reaches it, so that costs under two models pay for the same.
 //
 // The search is batched over people:
 //
@@ -60,11 +60,11 @@ const (
 //     Without any valid action, that of the largest margin is perturbed, for a larger margin at any cost.
 //
 // With more than 64 numeric features, as images have, one is too little to look at alone: searches move as many as
-// close a share of the gap, refinement takes many changes back at once, and scans and parts 4 to 6 are left out. The same
-// parts are left out for a model that says it is Large: they take most of the runs, and save little.
+// close a share of the gap, refinement takes many changes back at once, and scans and parts 4 to 6 are left out. The
+// same parts are left out for a model that says it is Large: they take most of the runs, and save little.
 //
-// The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between
-// batches do not undo an action. The margin of the result is evaluated once more at the end and decides.
+// The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between batches
+// do not undo an action. The margin of the result is evaluated once more at the end and decides.
 //
 // References: app:eq:recourse_general; section "Practical recourse solver used in training and evaluation".
 func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o SolveOptions) ([]Action, error) {

@@ -431,8 +431,9 @@ func warnProblems(e *env, what string, list []task.Problem, n int) {
 	}
 }
 
-// reconstructed tells people for whom the original gives no number, and, with latent, those whom it refuses only as they
-// are, and not as the decoder makes them of their codes: what would have them approved is the decoder, and no action.
+// reconstructed tells people for whom the original gives no number, and, with latent, those whom it refuses only as
+// they are, and not as the decoder makes them of their codes: what would have them approved is the decoder, and no
+// action.
 type reconstructed struct {
 	path    string
 	full    recourse.Model

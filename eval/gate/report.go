@@ -84,6 +84,7 @@ func (f *Finding) remark(format string, a ...any) {
 //go:embed notes.txt
 var noteTexts string
 
+//nolint:gochecknoglobals // constant
 var noteTemplates = sync.OnceValue(func() *message.Templates {
 	return message.NewTemplates(noteTexts, template.FuncMap{"percent": percent})
 })

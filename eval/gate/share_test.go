@@ -241,7 +241,9 @@ func TestNeedAbout(t *testing.T) {
 
 // TestNeedBounds: so many people give a quantile the end that a limit asks for, and one fewer does not.
 func TestNeedBounds(t *testing.T) {
-	for id, q := range map[string]float64{"margin_error.p99": .99, "crg.median": .5, "margins_quant.p05": .05, "crg.mean": 0} {
+	for id, q := range map[string]float64{
+		"margin_error.p99": .99, "crg.median": .5, "margins_quant.p05": .05, "crg.mean": 0,
+	} {
 		for _, l := range []limit{{atMost, 1}, {atLeast, 1}, {within, 1}} {
 			s := &limitTest{Metric: &metrics.Metric{ID: id}, limit: l}
 			v := eval.Value{Estimate: eval.Estimate{Lo: eval.Float(math.Inf(-1)), Hi: eval.Float(math.Inf(1))}}

@@ -10,8 +10,8 @@ import (
 	"cfq/quant/qdq"
 )
 
-// Hidden units in the order of their containers need no stored order, and short names change nothing: the model computes
-// what it did in few bits.
+// Hidden units in the order of their containers need no stored order, and short names change nothing: the model
+// computes what it did in few bits.
 func TestSmallBytes(t *testing.T) {
 	t.Parallel()
 	eng, m := orttest.Need(t), net(5, 9, 40, 30, 2)

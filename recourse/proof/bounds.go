@@ -247,8 +247,8 @@ func (p *problem) spared(bound float64) float64 {
 // few and many are rounds of the dual: of the bound of a unit, and of a margin.
 const few, many = 4, 20
 
-// narrow bounds the units over the domains within what b says already: by new planes, or by those that it left of larger
-// domains. It is false when there is no action.
+// narrow bounds the units over the domains within what b says already: by new planes, or by those that it left of
+// larger domains. It is false when there is no action.
 func (p *problem) narrow(b *bounds, dom []domain, anew bool) bool {
 	for u := range p.units {
 		if b.decided(u) {

@@ -139,7 +139,8 @@ func (s *search) look(n *node) bool {
 	return s.matters(n)
 }
 
-// add bounds a part of the last node by the planes that bound the units of that one, and opens it unless that is enough.
+// add bounds a part of the last node by the planes that bound the units of that one, and opens it unless that is
+// enough.
 func (s *search) add(n *node) {
 	if !s.tighten(n.dom) || !s.allowed(n) || !s.narrow(n.b, n.dom, false) {
 		return
@@ -240,7 +241,8 @@ func (p *problem) allowed(n *node) bool {
 	return true
 }
 
-// multipliers of the parent's are tried on what the other network refuses: no margin of it counts for less than nothing.
+// multipliers of the parent's are tried on what the other network refuses: no margin of it counts for less than
+// nothing.
 func multipliers() []float64 { return []float64{1, 0.95, 1.05, 0.85, 1.2, 0.6, 1.7, 0} }
 
 // bound sets what the node's objective is at most, tries the actions that its bounds come from, and chooses how to

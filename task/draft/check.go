@@ -81,6 +81,7 @@ func (r *Report) Problems() int {
 //go:embed findings.tmpl
 var findingTexts string
 
+//nolint:gochecknoglobals // constant
 var findingTemplates = sync.OnceValue(func() *message.Templates {
 	return message.NewTemplates(findingTexts, template.FuncMap{
 		"quote": message.Quote, "flow": flow, "numbers": numbers, "decimal": task.Decimal,
