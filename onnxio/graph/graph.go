@@ -253,7 +253,12 @@ const maxErrors = 20
 // node or tensor; after the first 20 they are only counted. The values that a subgraph captures are not looked at.
 func (g *Graph) Check() error {
 	var errs []error
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	found := 0 // a hostile file may have millions
+	bad := func(format string, a ...any) {
+		if found++; found <= maxErrors {
+			errs = append(errs, fmt.Errorf(format, a...))
+		}
+	}
 	defined := map[string]bool{}
 	for _, v := range g.Inputs {
 		if defined[v.Name] {
@@ -298,8 +303,8 @@ func (g *Graph) Check() error {
 			bad("graph output %q is defined by nothing", v.Name)
 		}
 	}
-	if more := len(errs) - maxErrors; more > 0 {
-		errs = append(errs[:maxErrors], fmt.Errorf("and %d errors more", more))
+	if more := found - maxErrors; more > 0 {
+		errs = append(errs, fmt.Errorf("and %d errors more", more))
 	}
 	return errors.Join(errs...)
 }
