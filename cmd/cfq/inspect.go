@@ -137,7 +137,7 @@ func inspect(ctx context.Context, e *env, args []string) error {
 	}
 	v.StoredBits = qdq.StoredBits(v.Layers)
 	data, err := codec.Marshal(m)
-	if v.Nodes > 10_000 {
+	if v.Nodes > kernelNodes {
 		err = fmt.Errorf("ONNX Runtime would take long to optimize %d nodes", v.Nodes)
 	} else if err == nil {
 		err = addKernels(e, data, v.Layers)
@@ -202,6 +202,9 @@ func describe(path string, m *graph.Model) (*inspection, error) {
 	}
 	return v, nil
 }
+
+// kernelNodes is up to how many nodes inspect looks for kernels: ONNX Runtime optimizes the whole graph for that.
+const kernelNodes = 10_000
 
 // addKernels notes at each layer what ONNX Runtime runs for it.
 func addKernels(e *env, model []byte, layers []qdq.LayerNote) error {
